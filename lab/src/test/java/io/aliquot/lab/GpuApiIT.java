@@ -164,7 +164,6 @@ class GpuApiIT {
         Pod pod = namespace.run(using2000(lab, "shrinks"));
         TestNamespace.awaitTrue(
                 "2000 MiB are in use", EVENTUALLY, () -> nvidiaSmiShows(namespace, "shrinks", "2256MiB / 3000MiB"));
-        String allocated = allocatedMiB(lab, pod);
 
         patch(lab, namespace, "shrinks", "\"memoryMiB\": 1000").expectSuccess();
 
@@ -175,16 +174,17 @@ class GpuApiIT {
         assertThat(namespace.exec("shrinks", "vgpu-sample", "alloc", "1").toString())
                 .as("another program, which needs a context")
                 .contains("CUDA_ERROR_OUT_OF_MEMORY");
-        assertThat(allocatedMiB(lab, pod)).as("no other pod gets what it uses").isEqualTo(allocated);
+        assertThat(allocatedMiB(lab, pod)).as("no other pod gets what it uses").isGreaterThanOrEqualTo(3000);
         assertThat(TestNamespace.containerStatus(namespace.get("shrinks"), Pods.MAIN)
                         .getRestartCount())
                 .isZero();
     }
 
-    private static String allocatedMiB(Lab lab, Pod pod) {
-        return lab.kubectl(
+    /** With the pods of other tests, which come and go. */
+    private static long allocatedMiB(Lab lab, Pod pod) {
+        return Long.parseLong(lab.kubectl(
                         "get", "gpunode", pod.getSpec().getNodeName(), "-o", "jsonpath={.status.memoryMiB.allocated}")
-                .expectSuccess();
+                .expectSuccess());
     }
 
     @Test
