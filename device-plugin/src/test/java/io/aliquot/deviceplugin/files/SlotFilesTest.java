@@ -123,7 +123,7 @@ final class SlotFilesTest {
         try {
             return Region.read(file::read, buffer).processHighWater() == 0;
         } catch (IOException e) {
-            assertThat(e).hasMessageContaining("temporarily unavailable");
+            assertThat(e).hasMessageContaining("would wait");
             return false;
         }
     }
