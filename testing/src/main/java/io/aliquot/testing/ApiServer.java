@@ -2,11 +2,11 @@ package io.aliquot.testing;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.aliquot.api.tls.TlsContext;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.ConfigBuilder;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.net.BindException;
 import java.net.InetAddress;
@@ -20,7 +20,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.security.KeyPairGenerator;
-import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
@@ -30,7 +29,6 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
-import javax.net.ssl.SSLContext;
 
 /**
  * A real API server with its etcd, without controllers and without nodes other than those that a test creates. It
@@ -234,7 +232,7 @@ public final class ApiServer implements AutoCloseable {
             }
             HttpClient client = HttpClient.newBuilder()
                     .version(HttpClient.Version.HTTP_1_1)
-                    .sslContext(trusting(certificate))
+                    .sslContext(TlsContext.of(TlsContext.NO_KEY, TlsContext.trusting(certificate)))
                     .build();
             var request = HttpRequest.newBuilder(URI.create(address() + "/readyz"))
                     .header("Authorization", "Bearer " + ADMIN_TOKEN)
@@ -425,11 +423,5 @@ public final class ApiServer implements AutoCloseable {
         return "-----BEGIN PRIVATE KEY-----\n"
                 + Base64.getMimeEncoder(64, new byte[] {'\n'}).encodeToString(key)
                 + "\n-----END PRIVATE KEY-----\n";
-    }
-
-    private static SSLContext trusting(Path file) throws GeneralSecurityException, IOException {
-        try (InputStream in = Files.newInputStream(file)) {
-            return Tls.trusting(CertificateFactory.getInstance("X.509").generateCertificates(in));
-        }
     }
 }

@@ -1,10 +1,14 @@
 package io.aliquot.api.tls;
 
 import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.security.KeyStore;
 import java.security.PrivateKey;
 import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
 import java.util.Collection;
 import javax.net.ssl.KeyManager;
 import javax.net.ssl.KeyManagerFactory;
@@ -58,7 +62,19 @@ public final class TlsContext {
         return trust.getTrustManagers();
     }
 
-    private static KeyStore emptyStore() throws GeneralSecurityException {
+    /**
+     * Trusts peers by the certificates of a file in PEM, as {@link #trusting(Collection)} does.
+     *
+     * @throws GeneralSecurityException if the file has something else
+     */
+    public static TrustManager[] trusting(Path file) throws IOException, GeneralSecurityException {
+        try (InputStream certificates = Files.newInputStream(file)) {
+            return trusting(CertificateFactory.getInstance("X.509").generateCertificates(certificates));
+        }
+    }
+
+    /** A key store in memory. */
+    public static KeyStore emptyStore() throws GeneralSecurityException {
         try {
             var store = KeyStore.getInstance("PKCS12");
             store.load(null, null);

@@ -12,14 +12,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
-import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import javax.net.ssl.SSLContext;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
@@ -92,7 +90,7 @@ public final class ApiServerClient {
             HttpClient client = HttpClient.newBuilder()
                     .version(HttpClient.Version.HTTP_1_1)
                     .connectTimeout(TIMEOUT)
-                    .sslContext(contextTrusting(serviceAccount.resolve("ca.crt")))
+                    .sslContext(TlsContext.of(TlsContext.NO_KEY, TlsContext.trusting(serviceAccount.resolve("ca.crt"))))
                     .build();
             return new ApiServerClient(base, client, serviceAccount.resolve("token"), TIMEOUT);
         } catch (GeneralSecurityException e) {
@@ -181,13 +179,5 @@ public final class ApiServerClient {
     private static IOException refusal(String path, int status, String message) {
         String answer = "the API server answered " + status + " to " + path + ": " + message;
         return status == 403 || status == 404 ? new RefusedException(status, answer) : new IOException(answer);
-    }
-
-    private static SSLContext contextTrusting(Path authorities) throws IOException, GeneralSecurityException {
-        try (InputStream file = Files.newInputStream(authorities)) {
-            return TlsContext.of(
-                    TlsContext.NO_KEY,
-                    TlsContext.trusting(CertificateFactory.getInstance("X.509").generateCertificates(file)));
-        }
     }
 }

@@ -63,12 +63,10 @@ public final class ContainerEvents {
     private void report(String node, Finding finding) {
         PodContainer container = finding.container();
         event("container " + container.container(), finding.problem())
-                .ifPresent(event -> report(node, container, event));
-    }
-
-    private void report(String node, PodContainer container, Event event) {
-        pod(node, holding -> holding.state() == Holding.State.HELD && isOf(holding.pod(), container))
-                .ifPresent(pod -> cluster.warn(pod, event.reason, container.container(), event.message));
+                .ifPresent(event -> pod(
+                                node,
+                                holding -> holding.state() == Holding.State.HELD && isOf(holding.pod(), container))
+                        .ifPresent(pod -> cluster.warn(pod, event.reason, container.container(), event.message)));
     }
 
     /** The agent may not know a pod's uid; a node runs one pod of a name at a time. */

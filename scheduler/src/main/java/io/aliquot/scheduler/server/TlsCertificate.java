@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.server;
 
-import java.io.IOException;
+import io.aliquot.api.tls.TlsContext;
 import java.security.GeneralSecurityException;
 import java.security.KeyStore;
 import java.security.PrivateKey;
@@ -115,11 +115,10 @@ public final class TlsCertificate {
 
     private static KeyStore store(KeyStore.Entry key) {
         try {
-            var store = KeyStore.getInstance("PKCS12");
-            store.load(null, null);
+            KeyStore store = TlsContext.emptyStore();
             store.setEntry("tls", key, new KeyStore.PasswordProtection(PASSWORD.toCharArray()));
             return store;
-        } catch (GeneralSecurityException | IOException e) {
+        } catch (GeneralSecurityException e) {
             throw new IllegalStateException("cannot use the webhooks' certificate", e);
         }
     }

@@ -1025,10 +1025,10 @@ final class FaultModel {
         @Override
         public void warn(PodId pod, String reason, String what, String message) {}
 
-        /** Only the auditor evicts, and {@link #checkTruth} guarantees that no GPU is over-allocated. */
+        /** Nothing in this model evicts. */
         @Override
         public EvictOutcome evict(PodId id, boolean dryRun) {
-            throw new AssertionError(id + " is evicted, although no GPU is over-allocated");
+            throw new AssertionError(id + " is evicted");
         }
 
         @Override

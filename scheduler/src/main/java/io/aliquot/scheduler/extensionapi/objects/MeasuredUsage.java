@@ -83,8 +83,7 @@ final class MeasuredUsage implements UsageLookup {
     @Override
     public Optional<JsonNode> history(String node, String gpu) {
         try {
-            return Optional.of(
-                    JsonMapper.shared().readTree(agents.history(node, gpu).print()));
+            return Optional.of(JsonMapper.shared().valueToTree(agents.history(node, gpu)));
         } catch (AgentException e) {
             if (e.outcome() == AgentException.Outcome.REFUSED) {
                 return Optional.empty();
