@@ -246,7 +246,8 @@ class PlacementIT {
         namespace.create(Pods.onNode(Pods.withGpuMemory(lab, "next", 1000), node));
         namespace.awaitUnschedulable("next");
 
-        namespace.exec(worker, "touch", "/tmp/done").expectSuccess();
+        // Its own exit status says nothing: the container that it ends may end it too.
+        namespace.exec(worker, "touch", "/tmp/done");
 
         namespace.awaitRunning("next", PROMPTLY);
         assertThat(namespace.get(worker).getStatus().getPhase()).isEqualTo("Succeeded");
