@@ -1,8 +1,8 @@
 package io.aliquot.scheduler;
 
+import io.aliquot.scheduler.apiserver.watch.WatchHealthCheck;
 import io.aliquot.scheduler.autoscaler.ScaleDownProtection;
 import io.aliquot.scheduler.explain.PendingPodEvents;
-import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.AcceptedClients;
 import io.aliquot.scheduler.nodeagent.AgentUsage;

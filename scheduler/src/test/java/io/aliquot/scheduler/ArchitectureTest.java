@@ -27,8 +27,8 @@ class ArchitectureTest {
                     "tools.jackson..",
                     "com.fasterxml.jackson..",
                     "..extender..",
+                    "..cluster..",
                     "..apiserver..",
-                    "..kubernetes..",
                     "..server..");
 
     /** Scoring observes the ledger; allocations can be understood and tested without any policy. */
@@ -54,7 +54,7 @@ class ArchitectureTest {
     static final ArchRule verbsKnowNoKubernetesClient = noClasses()
             .that()
             .resideInAnyPackage(
-                    "..extender..", "..pending..", "..preemption..", "..recovery..", "..resize..", "..apiserver..")
+                    "..extender..", "..pending..", "..preemption..", "..recovery..", "..resize..", "..cluster..")
             .should()
             .dependOnClassesThat()
             .resideInAPackage("io.fabric8..");

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import io.aliquot.scheduler.admission.AdmissionReview.Oversized;
-import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
+import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.servlet.http.HttpServletRequest;

@@ -8,7 +8,7 @@ import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.names.PodDefaults;
-import io.aliquot.scheduler.apiserver.AllocationAnnotations;
+import io.aliquot.scheduler.cluster.AllocationAnnotations;
 import io.aliquot.scheduler.settings.Settings;
 import java.util.ArrayList;
 import java.util.HashMap;

@@ -4,7 +4,7 @@ import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.foreign.HamiAnnotations;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.shim.ContainerPaths;
-import io.aliquot.scheduler.apiserver.AllocationAnnotations;
+import io.aliquot.scheduler.cluster.AllocationAnnotations;
 import java.io.InputStream;
 import java.util.Map;
 import java.util.Set;

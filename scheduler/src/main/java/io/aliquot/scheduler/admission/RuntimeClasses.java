@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.admission;
 
-import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
+import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.Optional;

@@ -1,5 +1,6 @@
 /**
- * The API server as the scheduler needs it. Package {@code kubernetes} implements it.
+ * The adapter: the code that talks to the API server. It implements what package {@code cluster} asks, and feeds the
+ * ledger with what the watches bring. {@code client} has the HTTP requests, {@code watch} the watches.
  */
 @NullMarked
 package io.aliquot.scheduler.apiserver;

@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.autoscaler;
 
-import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
+import io.aliquot.scheduler.cluster.Cluster;
+import io.aliquot.scheduler.cluster.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.Ledger;
 import java.time.Duration;
 import java.util.Arrays;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.certificate;
 
-import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
-import io.aliquot.scheduler.kubernetes.client.ApiServerClient.Answer;
+import io.aliquot.scheduler.apiserver.client.ApiServerClient;
+import io.aliquot.scheduler.apiserver.client.ApiServerClient.Answer;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.ConfigBuilder;
 import java.io.IOException;

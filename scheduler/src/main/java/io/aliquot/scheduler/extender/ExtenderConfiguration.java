@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.scoring.NodeScoring;

@@ -2,8 +2,8 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.Placement;
-import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.NotLeading;
+import io.aliquot.scheduler.cluster.Cluster;
+import io.aliquot.scheduler.cluster.Cluster.LeaderStatus.NotLeading;
 import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Ledger;

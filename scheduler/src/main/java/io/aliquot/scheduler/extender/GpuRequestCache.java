@@ -2,7 +2,7 @@ package io.aliquot.scheduler.extender;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.scheduler.apiserver.AllocationAnnotations;
+import io.aliquot.scheduler.cluster.AllocationAnnotations;
 import io.aliquot.scheduler.extender.Wire.Template;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.PodGpuRequest;

@@ -2,9 +2,9 @@ package io.aliquot.scheduler.nodeagent;
 
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.CertificateDigest;
-import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
+import io.aliquot.scheduler.cluster.Cluster;
+import io.aliquot.scheduler.cluster.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.util.Collection;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.nodeagent;
 
-import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.preemption.Evictions;
 import io.aliquot.scheduler.settings.Settings;

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.nodeagent;
 
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Inventory;
-import io.aliquot.scheduler.apiserver.NodeId;
+import io.aliquot.scheduler.cluster.NodeId;
 import java.util.List;
 
 /**

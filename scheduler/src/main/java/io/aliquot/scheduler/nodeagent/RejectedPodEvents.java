@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.nodeagent;
 
-import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.cluster.Cluster;
+import io.aliquot.scheduler.cluster.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.PodId;
 import java.time.Duration;
 import java.time.Instant;

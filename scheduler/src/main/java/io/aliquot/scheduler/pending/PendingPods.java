@@ -3,7 +3,7 @@ package io.aliquot.scheduler.pending;
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import com.github.benmanes.caffeine.cache.Interner;
-import io.aliquot.scheduler.apiserver.Cluster.PodState.Unbound;
+import io.aliquot.scheduler.cluster.Cluster.PodState.Unbound;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.NodeSets.NodeSet;
 import io.aliquot.scheduler.placement.PodGpuRequest;

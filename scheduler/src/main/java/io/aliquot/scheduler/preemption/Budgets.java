@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.preemption;
 
 import com.github.benmanes.caffeine.cache.Interner;
-import io.aliquot.scheduler.apiserver.LabelSelector;
+import io.aliquot.scheduler.cluster.LabelSelector;
 import io.aliquot.scheduler.ledger.PodId;
 import java.util.List;
 import java.util.Map;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.preemption;
 
-import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
+import io.aliquot.scheduler.cluster.Cluster;
+import io.aliquot.scheduler.cluster.Cluster.EvictOutcome;
 import io.aliquot.scheduler.ledger.PodId;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.preemption;
 
-import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;

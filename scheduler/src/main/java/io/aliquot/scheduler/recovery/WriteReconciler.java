@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.recovery;
 
-import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import io.aliquot.scheduler.cluster.Cluster;
+import io.aliquot.scheduler.cluster.Cluster.PodState;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import java.time.Duration;

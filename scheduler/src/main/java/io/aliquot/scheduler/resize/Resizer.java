@@ -2,11 +2,11 @@ package io.aliquot.scheduler.resize;
 
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Fence;
-import io.aliquot.scheduler.apiserver.AllocationAnnotations;
-import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
-import io.aliquot.scheduler.apiserver.Cluster.PodState;
-import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
+import io.aliquot.scheduler.cluster.AllocationAnnotations;
+import io.aliquot.scheduler.cluster.Cluster;
+import io.aliquot.scheduler.cluster.Cluster.LeaderStatus;
+import io.aliquot.scheduler.cluster.Cluster.PodState;
+import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.ContainerShareChange;
 import io.aliquot.scheduler.ledger.Ledger;

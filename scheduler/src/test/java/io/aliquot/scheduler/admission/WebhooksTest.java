@@ -3,8 +3,8 @@ package io.aliquot.scheduler.admission;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.aliquot.scheduler.certificate.CertificateKeeperFixture;
-import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.server.RandomPorts;

@@ -2,9 +2,9 @@ package io.aliquot.scheduler.autoscaler;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
-import io.aliquot.scheduler.apiserver.FakeCluster.NodeWrite;
+import io.aliquot.scheduler.cluster.Cluster;
+import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;
+import io.aliquot.scheduler.cluster.FakeCluster.NodeWrite;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPod;
 import java.time.Duration;

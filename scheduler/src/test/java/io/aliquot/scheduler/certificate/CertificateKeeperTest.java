@@ -3,7 +3,7 @@ package io.aliquot.scheduler.certificate;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.nodeagent.AcceptedClients;
 import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;

@@ -12,7 +12,7 @@ import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.SharingMode;
 import io.aliquot.api.names.VisibleDevices;
-import io.aliquot.scheduler.apiserver.LabelSelector;
+import io.aliquot.scheduler.cluster.LabelSelector;
 import io.aliquot.scheduler.explain.Explainer.ScoredNode;
 import io.aliquot.scheduler.explain.Explanation.Victim;
 import io.aliquot.scheduler.ledger.BoundPod;

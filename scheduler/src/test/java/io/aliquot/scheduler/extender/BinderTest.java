@@ -6,9 +6,9 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Placement;
-import io.aliquot.scheduler.apiserver.Cluster.PodState;
-import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
-import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.cluster.Cluster.PodState;
+import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;
+import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeView;

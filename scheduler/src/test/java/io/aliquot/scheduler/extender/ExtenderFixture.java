@@ -2,8 +2,8 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Placement;
-import io.aliquot.scheduler.apiserver.FakeCluster;
-import io.aliquot.scheduler.apiserver.LabelSelector;
+import io.aliquot.scheduler.cluster.FakeCluster;
+import io.aliquot.scheduler.cluster.LabelSelector;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.ContainerShare;

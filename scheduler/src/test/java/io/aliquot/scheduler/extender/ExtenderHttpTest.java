@@ -6,7 +6,7 @@ import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import io.aliquot.scheduler.LedgerConfiguration;
-import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.placement.HostResources;

@@ -5,7 +5,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.LedgerConfiguration;
-import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
 import io.aliquot.scheduler.extensionapi.endpoints.DiscoveryController;
 import io.aliquot.scheduler.extensionapi.endpoints.ObjectsController;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi;
 
-import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.extensionapi.Authority.Identity;
 import io.aliquot.scheduler.extensionapi.endpoints.DiscoveryController;
 import io.aliquot.scheduler.extensionapi.identity.ControlPlane;

@@ -7,7 +7,7 @@ import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.Priority;
 import io.aliquot.scheduler.LedgerConfiguration;
 import io.aliquot.scheduler.SystemClocks;
-import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.extensionapi.endpoints.HistoryController;
 import io.aliquot.scheduler.extensionapi.endpoints.ObjectsController;

@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.FormatException;
-import io.aliquot.scheduler.apiserver.LabelSelector;
+import io.aliquot.scheduler.cluster.LabelSelector;
 import io.aliquot.scheduler.extensionapi.machinery.Patch;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.objects.ShareChanges;

@@ -13,7 +13,7 @@ import com.microsoft.playwright.options.AriaRole;
 import com.microsoft.playwright.options.ColorScheme;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageHistory;
-import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.WatchCache;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuUsage;

@@ -3,10 +3,10 @@ package io.aliquot.scheduler.nodeagent;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.CertificateDigest;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
-import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
-import io.aliquot.scheduler.apiserver.FakeCluster;
-import io.aliquot.scheduler.apiserver.FakeCluster.NodeWrite;
+import io.aliquot.scheduler.cluster.Cluster.LeaderStatus;
+import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;
+import io.aliquot.scheduler.cluster.FakeCluster;
+import io.aliquot.scheduler.cluster.FakeCluster.NodeWrite;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.util.ArrayList;

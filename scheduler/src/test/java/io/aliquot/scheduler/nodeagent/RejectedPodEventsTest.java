@@ -2,8 +2,8 @@ package io.aliquot.scheduler.nodeagent;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.apiserver.NodeId;
+import io.aliquot.scheduler.cluster.Cluster;
+import io.aliquot.scheduler.cluster.NodeId;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.PodId;
 import java.time.Duration;

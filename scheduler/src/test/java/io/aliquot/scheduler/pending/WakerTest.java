@@ -8,7 +8,7 @@ import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.SharingMode;
 import io.aliquot.api.usage.UsageReport;
-import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.preemption;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.apiserver.LabelSelector;
+import io.aliquot.scheduler.cluster.LabelSelector;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import java.time.Duration;

@@ -4,7 +4,7 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
 import static io.aliquot.scheduler.extender.ExtenderFixture.unbound;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
+import io.aliquot.scheduler.cluster.Cluster.EvictOutcome;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;

@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Placement;
-import io.aliquot.scheduler.apiserver.LabelSelector;
+import io.aliquot.scheduler.cluster.LabelSelector;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.ContainerShare;

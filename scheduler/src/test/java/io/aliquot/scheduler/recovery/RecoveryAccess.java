@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.recovery;
 
-import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;

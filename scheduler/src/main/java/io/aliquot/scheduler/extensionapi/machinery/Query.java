@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.extensionapi.machinery;
 
 import io.aliquot.api.names.FormatException;
-import io.aliquot.scheduler.apiserver.LabelSelector;
+import io.aliquot.scheduler.cluster.LabelSelector;
 import jakarta.servlet.http.HttpServletRequest;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;

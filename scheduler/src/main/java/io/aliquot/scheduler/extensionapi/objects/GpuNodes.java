@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
 import io.aliquot.api.names.GpuHealth.Unhealthy;
-import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.apiserver.NodeId;
+import io.aliquot.scheduler.cluster.Cluster;
+import io.aliquot.scheduler.cluster.NodeId;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Metadata;
 import io.aliquot.scheduler.extensionapi.machinery.WatchCache;

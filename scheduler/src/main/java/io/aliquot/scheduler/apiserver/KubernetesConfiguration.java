@@ -1,0 +1,43 @@
+package io.aliquot.scheduler.apiserver;
+
+import io.fabric8.kubernetes.client.ConfigBuilder;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import io.fabric8.kubernetes.client.KubernetesClientException;
+import io.fabric8.kubernetes.client.RequestConfigBuilder;
+import java.time.Duration;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+
+/** The client of the API server, configured like kubectl: by the pod's service account or a kubeconfig. */
+@Configuration(proxyBeanMethods = false)
+class KubernetesConfiguration {
+    @Bean
+    KubernetesClient kubernetes() {
+        // Each component retries on its own schedule. By default fabric8 sleeps up to 51 s between ten tries, so a
+        // component would notice a restarted API server a minute late.
+        var config = new ConfigBuilder()
+                .withRequestRetryBackoffLimit(0)
+                // With HTTP/2 all requests share one connection, and keep using one that the network silently dropped.
+                .withHttp2Disable(true)
+                .build();
+        return new KubernetesClientBuilder().withConfig(config).build();
+    }
+
+    /** The same client with another request timeout. It sends each request once; the caller decides about retries. */
+    static KubernetesClient withTimeout(KubernetesClient kubernetes, Duration timeout) {
+        return kubernetes
+                .newClient(new RequestConfigBuilder()
+                        .withRequestTimeout((int) timeout.toMillis())
+                        .withRequestRetryBackoffLimit(0)
+                        .build())
+                .adapt(KubernetesClient.class);
+    }
+
+    /** The message of the API server's Status, or that of the exception. */
+    static String message(KubernetesClientException e) {
+        return e.getStatus() != null && e.getStatus().getMessage() != null
+                ? e.getStatus().getMessage()
+                : String.valueOf(e.getMessage());
+    }
+}

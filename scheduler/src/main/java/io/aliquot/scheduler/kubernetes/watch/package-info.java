@@ -1,5 +1,0 @@
-/** Keeps watches on the API server's objects running: the informer, its health check and its latency. */
-@NullMarked
-package io.aliquot.scheduler.kubernetes.watch;
-
-import org.jspecify.annotations.NullMarked;

@@ -1,0 +1,22 @@
+package io.aliquot.scheduler.apiserver;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.apiserver.watch.Informer;
+import io.aliquot.scheduler.server.Liveness;
+import java.lang.reflect.Method;
+import java.util.Arrays;
+import org.junit.jupiter.api.Test;
+import org.springframework.context.annotation.Bean;
+
+class WatchConfigurationTest {
+    /** Regression: the liveness probe did not ask the leadership. */
+    @Test
+    void leadershipAndWatchesTakePartInTheLivenessProbe() {
+        assertThat(Arrays.stream(WatchConfiguration.class.getDeclaredMethods())
+                        .filter(method -> method.isAnnotationPresent(Bean.class))
+                        .<Class<?>>map(Method::getReturnType)
+                        .filter(Liveness.class::isAssignableFrom))
+                .contains(Leadership.class, Informer.class);
+    }
+}
