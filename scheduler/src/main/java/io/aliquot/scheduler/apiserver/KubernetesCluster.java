@@ -9,6 +9,8 @@ import io.aliquot.scheduler.apiserver.client.BindBatcher;
 import io.aliquot.scheduler.apiserver.client.ListWatchClient;
 import io.aliquot.scheduler.apiserver.client.ResourceType;
 import io.aliquot.scheduler.apiserver.client.Writer;
+import io.aliquot.scheduler.apiserver.leadership.Leadership;
+import io.aliquot.scheduler.apiserver.reader.PodReader;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.NodeId;
 import io.aliquot.scheduler.ledger.Ledger;

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.apiserver;
 
+import io.aliquot.scheduler.apiserver.leadership.Leadership;
 import io.aliquot.scheduler.extensionapi.identity.ControlPlane;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.settings.Settings;

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.apiserver;
 
+import io.aliquot.scheduler.apiserver.reader.PodReader;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.util.HashMap;
 import java.util.List;

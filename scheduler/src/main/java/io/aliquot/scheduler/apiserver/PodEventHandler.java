@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.apiserver;
 
 import io.aliquot.api.names.FormatException;
+import io.aliquot.scheduler.apiserver.reader.PodReader;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;

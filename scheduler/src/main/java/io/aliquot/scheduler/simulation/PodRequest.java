@@ -4,7 +4,7 @@ import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.GpuRequest;
-import io.aliquot.scheduler.apiserver.PodReader;
+import io.aliquot.scheduler.apiserver.reader.PodReader;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostResources;

@@ -5,7 +5,7 @@ import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.SharingMode;
-import io.aliquot.scheduler.apiserver.NodeReader;
+import io.aliquot.scheduler.apiserver.reader.NodeReader;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
 import io.aliquot.scheduler.placement.GpuCapacity;

@@ -5,6 +5,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.aliquot.scheduler.apiserver.client.ListWatchClient;
+import io.aliquot.scheduler.apiserver.leadership.Leadership;
+import io.aliquot.scheduler.apiserver.reader.PodReader;
 import io.aliquot.scheduler.cluster.AllocationAnnotations;
 import io.aliquot.scheduler.cluster.Cluster.PodState;
 import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;

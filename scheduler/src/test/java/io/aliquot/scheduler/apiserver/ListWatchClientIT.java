@@ -8,6 +8,8 @@ import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.aliquot.scheduler.apiserver.client.ListWatchClient;
 import io.aliquot.scheduler.apiserver.client.ResourceType;
+import io.aliquot.scheduler.apiserver.reader.NodeReader;
+import io.aliquot.scheduler.apiserver.reader.PodReader;
 import io.aliquot.scheduler.apiserver.watch.Informer;
 import io.aliquot.testing.ApiServer;
 import io.fabric8.kubernetes.api.model.ListOptions;

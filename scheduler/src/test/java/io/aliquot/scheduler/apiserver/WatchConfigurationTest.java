@@ -2,6 +2,7 @@ package io.aliquot.scheduler.apiserver;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.apiserver.leadership.Leadership;
 import io.aliquot.scheduler.apiserver.watch.Informer;
 import io.aliquot.scheduler.server.Liveness;
 import java.lang.reflect.Method;

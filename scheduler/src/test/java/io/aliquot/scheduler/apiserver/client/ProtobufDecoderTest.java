@@ -3,7 +3,7 @@ package io.aliquot.scheduler.apiserver.client;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.google.protobuf.CodedOutputStream;
-import io.aliquot.scheduler.apiserver.PodReader;
+import io.aliquot.scheduler.apiserver.reader.PodReader;
 import io.aliquot.scheduler.placement.PodScopes;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodSchedulingGate;

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.apiserver;
+package io.aliquot.scheduler.apiserver.reader;
 
 import io.aliquot.api.foreign.FeatureDiscovery;
 import io.aliquot.api.foreign.ForeignResources;
@@ -72,7 +72,7 @@ public final class NodeReader {
     }
 
     /** {@code gpuPlacement} applies to nodes without a placement label. */
-    NodeReader(Placement gpuPlacement, NodeLabel nodeLabel) {
+    public NodeReader(Placement gpuPlacement, NodeLabel nodeLabel) {
         this.gpuPlacement = gpuPlacement;
         this.nodeLabel = nodeLabel;
         notLabeled = Unavailable.notLabeled(nodeLabel);
@@ -103,7 +103,7 @@ public final class NodeReader {
     }
 
     /** Whether HAMi serves the GPUs of a node with Aliquot's label. */
-    boolean isHamis(Node node) {
+    public boolean isHamis(Node node) {
         return nodeLabel.isOn(labels(node)) && HamiRegistration.isOn(annotations(node));
     }
 
@@ -154,7 +154,7 @@ public final class NodeReader {
     }
 
     /** What the node's objects of the aggregated API show of its metadata. */
-    static NodeMetadata metadata(Node node, Reading reading) {
+    public static NodeMetadata metadata(Node node, Reading reading) {
         ObjectMeta metadata = node.getMetadata();
         return new NodeMetadata(
                 metadata.getName(),
@@ -170,7 +170,7 @@ public final class NodeReader {
     /**
      * Why a node has no labels of GPU feature discovery, although its agent leaves them to others; empty if they are there.
      */
-    static Optional<String> missingGpuLabels(Node node) {
+    public static Optional<String> missingGpuLabels(Node node) {
         return Optional.ofNullable(annotations(node).get(Annotations.GPU_LABELS))
                 .filter(text -> text.startsWith(Annotations.NO_GPU_LABELS)
                         && !labels(node).containsKey(FeatureDiscovery.PRODUCT))
@@ -178,7 +178,7 @@ public final class NodeReader {
                         + text.substring(Annotations.NO_GPU_LABELS.length()));
     }
 
-    static Map<String, String> annotations(Node node) {
+    public static Map<String, String> annotations(Node node) {
         return Objects.requireNonNullElse(node.getMetadata().getAnnotations(), Map.of());
     }
 

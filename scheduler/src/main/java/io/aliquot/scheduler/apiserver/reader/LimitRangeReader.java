@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.apiserver;
+package io.aliquot.scheduler.apiserver.reader;
 
 import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.LimitRange;
@@ -14,14 +14,14 @@ import org.jspecify.annotations.Nullable;
  * Finds in a LimitRange what its author may not expect of amounts of GPUs. The policy {@code aliquot-limit-ranges} warns of
  * the same when a LimitRange is written; this is for those that exist already.
  */
-final class LimitRangeReader {
+public final class LimitRangeReader {
     private static final String CONTAINER = "Container";
     private static final String POD = "Pod";
 
     private LimitRangeReader() {}
 
     /** A sentence for each amount that makes Kubernetes refuse or change more than it says. */
-    static List<String> problems(LimitRange object) {
+    public static List<String> problems(LimitRange object) {
         var problems = new ArrayList<String>();
         if (object.getSpec() == null) {
             return problems;

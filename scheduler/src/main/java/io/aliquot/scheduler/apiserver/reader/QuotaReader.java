@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.apiserver;
+package io.aliquot.scheduler.apiserver.reader;
 
 import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.names.Resources;
@@ -22,7 +22,7 @@ import java.util.TreeMap;
  * Reads what a ResourceQuota says of GPUs under {@code limits.}, which Kubernetes accepts for extended resources and does
  * not count (k8s.io/kubernetes 1.35, pkg/quota/v1/evaluator/core/pods.go).
  */
-final class QuotaReader {
+public final class QuotaReader {
     private static final String LIMITS = "limits.";
     private static final String REQUESTS = "requests.";
     private static final long MIB_PER_GIB = 1024;
@@ -52,9 +52,9 @@ final class QuotaReader {
      * @param quota empty if it limits no GPUs, or is not enforced
      * @param problems a sentence for each entry that does not do what its author may expect
      */
-    record Reading(Optional<Quota> quota, List<String> problems) {}
+    public record Reading(Optional<Quota> quota, List<String> problems) {}
 
-    static Reading read(ResourceQuota object) {
+    public static Reading read(ResourceQuota object) {
         ResourceQuotaSpec spec = object.getSpec();
         var hard = new EnumMap<QuotaResource, Long>(QuotaResource.class);
         var problems = new ArrayList<String>();

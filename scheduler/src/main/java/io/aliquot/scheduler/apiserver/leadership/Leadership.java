@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.apiserver;
+package io.aliquot.scheduler.apiserver.leadership;
 
 import io.aliquot.api.names.Fence;
 import io.aliquot.scheduler.cluster.Cluster;
@@ -33,7 +33,7 @@ import org.slf4j.LoggerFactory;
  * fence's policy for a moment (seen 5 ms later, kube-apiserver 1.35.4). Then it lists all pods, and only then places
  * any.
  */
-final class Leadership implements Readiness, Liveness, AutoCloseable {
+public final class Leadership implements Readiness, Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Leadership.class);
     private static final String NOT_LEADING = "waiting for the kube-scheduler in this pod to lead: ";
     private static final NotLeading NO_LEASE = new NotLeading(NOT_LEADING + "no Lease yet");
@@ -73,19 +73,19 @@ final class Leadership implements Readiness, Liveness, AutoCloseable {
      * @param replace writes the Lease if its version has not changed; called again after the next renewal if that fails
      * @param listPods reads all pods into the ledger; returns whether it succeeded
      */
-    Leadership(String podName, Duration grace, Consumer<Lease> replace, BooleanSupplier listPods) {
+    public Leadership(String podName, Duration grace, Consumer<Lease> replace, BooleanSupplier listPods) {
         this.holderPrefix = podName + "_";
         this.grace = grace;
         this.replace = replace;
         this.listPods = listPods;
     }
 
-    Cluster.LeaderStatus status() {
+    public Cluster.LeaderStatus status() {
         return status;
     }
 
     /** The pod whose kube-scheduler holds the Lease; empty if none does. */
-    Optional<String> leaderPod() {
+    public Optional<String> leaderPod() {
         return leaderPod;
     }
 
@@ -100,7 +100,7 @@ final class Leadership implements Readiness, Liveness, AutoCloseable {
         return Optional.of(status instanceof NotLeading notLeading ? notLeading.why() : "places pods: leads");
     }
 
-    synchronized void onLease(Lease lease) {
+    public synchronized void onLease(Lease lease) {
         boolean first = !seenLease;
         seenLease = true;
         String holder = lease.getSpec() == null ? null : lease.getSpec().getHolderIdentity();
@@ -135,7 +135,7 @@ final class Leadership implements Readiness, Liveness, AutoCloseable {
         }
     }
 
-    synchronized void onLeaseDeleted() {
+    public synchronized void onLeaseDeleted() {
         currentTerm = Optional.empty();
         leaderPod = Optional.empty();
         status = NO_LEASE;

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.apiserver;
+package io.aliquot.scheduler.apiserver.reader;
 
 import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.foreign.HamiAllocation;
@@ -67,11 +67,11 @@ public final class PodReader {
      *
      * @param problems one sentence for each annotation that could not be read; the pod holds the other vGPUs
      */
-    record Reading(BoundPod pod, List<String> problems) {}
+    public record Reading(BoundPod pod, List<String> problems) {}
 
     private record Part(String name, ContainerKind kind, Container container) {}
 
-    static PodId id(Pod pod) {
+    public static PodId id(Pod pod) {
         return new PodId(
                 pod.getMetadata().getNamespace(),
                 pod.getMetadata().getName(),
@@ -94,7 +94,7 @@ public final class PodReader {
      * Returns when its kubelet rejected a pod with shares; empty for all other pods. The status has no such time: it is that
      * of the last write of the status.
      */
-    static Optional<Instant> rejectedAt(Pod pod) {
+    public static Optional<Instant> rejectedAt(Pod pod) {
         PodStatus status = pod.getStatus();
         if (status == null
                 || !FAILED.equals(status.getPhase())
@@ -110,7 +110,7 @@ public final class PodReader {
                 .max(Comparator.naturalOrder());
     }
 
-    static Reading bound(Pod pod) {
+    public static Reading bound(Pod pod) {
         var problems = new ArrayList<String>();
         var shares = new ArrayList<ContainerShare>();
         Map<String, String> annotations = annotations(pod);
@@ -151,7 +151,7 @@ public final class PodReader {
      * @throws FormatException if the record is unreadable, or is not about as many containers and GPUs as the limits, so
      *     that the pod's GPUs count as wholly held
      */
-    static Optional<ForeignPod> foreign(Pod pod) {
+    public static Optional<ForeignPod> foreign(Pod pod) {
         Map<String, String> annotations = annotations(pod);
         String text = annotations.get(HamiAllocation.ANNOTATION);
         if (text == null || annotations.keySet().stream().anyMatch(Annotations::reservedOnPods)) {
@@ -217,7 +217,7 @@ public final class PodReader {
     }
 
     /** Returns 0 for an object that did not come from an API server. */
-    static long version(Pod pod) {
+    public static long version(Pod pod) {
         String version = pod.getMetadata().getResourceVersion();
         return version == null ? 0 : Long.parseLong(version);
     }
@@ -348,7 +348,7 @@ public final class PodReader {
      *
      * @param shares what its containers hold
      */
-    static Optional<GpuPod> gpuPod(Pod pod, String schedulerName, List<ContainerShare> shares) {
+    public static Optional<GpuPod> gpuPod(Pod pod, String schedulerName, List<ContainerShare> shares) {
         if (ended(pod)) {
             return Optional.empty();
         }
@@ -389,7 +389,7 @@ public final class PodReader {
                 pod.getSpec().getActiveDeadlineSeconds() != null);
     }
 
-    static Map<String, String> labels(Pod pod) {
+    public static Map<String, String> labels(Pod pod) {
         Map<String, String> labels = pod.getMetadata().getLabels();
         return labels == null ? Map.of() : labels;
     }

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.apiserver;
+package io.aliquot.scheduler.apiserver.reader;
 
 import io.aliquot.scheduler.cluster.LabelSelector;
 import io.aliquot.scheduler.cluster.LabelSelector.Requirement;
@@ -9,11 +9,11 @@ import java.util.Optional;
 import java.util.Set;
 
 /** Reads a PodDisruptionBudget. */
-final class BudgetReader {
+public final class BudgetReader {
     private BudgetReader() {}
 
     /** Empty if the object has no selector and so applies to no pod. */
-    static Optional<Budget> read(PodDisruptionBudget object) {
+    public static Optional<Budget> read(PodDisruptionBudget object) {
         var selector = object.getSpec() == null ? null : object.getSpec().getSelector();
         if (selector == null) {
             return Optional.empty();
