@@ -24,10 +24,7 @@ import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.policy.v1.EvictionBuilder;
-import io.fabric8.kubernetes.client.KubernetesClient;
-import io.fabric8.kubernetes.client.KubernetesClientException;
-import io.fabric8.kubernetes.client.dsl.base.PatchContext;
-import io.fabric8.kubernetes.client.dsl.base.PatchType;
+import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.Meter.MeterProvider;
 import io.micrometer.core.instrument.MeterRegistry;
@@ -64,13 +61,14 @@ final class KubernetesCluster implements Cluster {
     /** Of every Binding. */
     private static final Map<String, String> FENCED_LABEL = Map.of(Labels.FENCED, Labels.FENCED_TRUE);
 
+    private static final String JSON = "application/json";
     private static final String MERGE_PATCH = "application/merge-patch+json";
     private static final int NOT_FOUND = 404;
     private static final int CONFLICT = 409;
     private static final int TOO_MANY = 429;
 
-    private final KubernetesClient kubernetes;
     private final ApiServerClient client;
+    private final KubernetesSerialization json;
     private final Leadership leadership;
     private final UnboundPodVersions unbound;
     private final Readiness ready;
@@ -85,8 +83,8 @@ final class KubernetesCluster implements Cluster {
 
     /** {@code ready} must be ready before any pod is placed. */
     KubernetesCluster(
-            KubernetesClient kubernetes,
             ApiServerClient client,
+            KubernetesSerialization json,
             Leadership leadership,
             UnboundPodVersions unbound,
             Readiness ready,
@@ -94,10 +92,10 @@ final class KubernetesCluster implements Cluster {
             MeterRegistry metrics,
             Clock clock,
             LongSupplier nanoTime) {
-        this.kubernetes = KubernetesConfiguration.withTimeout(kubernetes, BACKGROUND_TIMEOUT);
         this.client = client;
-        this.writer = new Writer(client, kubernetes.getKubernetesSerialization(), WRITE_TIMEOUT, nanoTime);
-        this.quickWriter = new Writer(client, kubernetes.getKubernetesSerialization(), READ_TIMEOUT, nanoTime);
+        this.json = json;
+        this.writer = new Writer(client, json, WRITE_TIMEOUT, nanoTime);
+        this.quickWriter = new Writer(client, json, READ_TIMEOUT, nanoTime);
         this.bindBatcher = new BindBatcher(BATCH_PERIOD, nanoTime);
         this.leadership = leadership;
         this.unbound = unbound;
@@ -153,7 +151,7 @@ final class KubernetesCluster implements Cluster {
                 new Target("v1", "Node", node));
         pause(bindBatcher.await());
         long start = nanoTime.getAsLong();
-        WriteOutcome outcome = writer.write("POST", "application/json", path(pod) + "/binding", binding);
+        WriteOutcome outcome = writer.write("POST", JSON, path(pod) + "/binding", binding);
         bindingWrites
                 .withTag("outcome", outcome.getClass().getSimpleName().toLowerCase(Locale.ROOT))
                 .record(nanoTime.getAsLong() - start, TimeUnit.NANOSECONDS);
@@ -180,7 +178,10 @@ final class KubernetesCluster implements Cluster {
     public WriteOutcome annotate(String node, long version, Map<String, Optional<String>> annotations) {
         Map<String, @Nullable String> values = new LinkedHashMap<>();
         annotations.forEach((key, value) -> values.put(key, value.orElse(null))); // a null removes (RFC 7386)
-        var metadata = Map.of("resourceVersion", Long.toString(version), "annotations", values);
+        return patchNode(node, Map.of("resourceVersion", Long.toString(version), "annotations", values));
+    }
+
+    private WriteOutcome patchNode(String node, Map<String, ?> metadata) {
         return writer.write("PATCH", MERGE_PATCH, "/api/v1/nodes/" + node, Map.of("metadata", metadata));
     }
 
@@ -216,14 +217,14 @@ final class KubernetesCluster implements Cluster {
     public PodState read(PodId id) {
         try {
             // Without a resource version the API server reads from etcd (Kubernetes API concepts, resource versions).
-            Answer answer = client.get(path(id), "application/json", READ_TIMEOUT);
+            Answer answer = client.get(path(id), JSON, READ_TIMEOUT);
             if (answer.code() == NOT_FOUND) {
                 return new PodState.Gone();
             }
             if (!answer.isSuccessful()) {
                 return new PodState.Unreadable(quickWriter.message(answer));
             }
-            Pod pod = kubernetes.getKubernetesSerialization().unmarshal(answer.text(), Pod.class);
+            Pod pod = json.unmarshal(answer.text(), Pod.class);
             if (!pod.getMetadata().getUid().equals(id.uid()) || PodReader.ended(pod)) {
                 return new PodState.Gone();
             }
@@ -245,14 +246,12 @@ final class KubernetesCluster implements Cluster {
 
     @Override
     public boolean wake(String node) {
-        String patch = "{\"metadata\":{\"annotations\":{\"" + Annotations.WAKE + "\":\"" + clock.instant() + "\"}}}";
-        try {
-            kubernetes.nodes().withName(node).patch(PatchContext.of(PatchType.JSON_MERGE), patch);
-            return true;
-        } catch (KubernetesClientException e) {
-            LOG.warn("cannot wake pending pods node={} reason=\"{}\"", node, KubernetesConfiguration.message(e));
-            return false;
+        var wake = Map.of(Annotations.WAKE, clock.instant().toString());
+        WriteOutcome outcome = patchNode(node, Map.of("annotations", wake));
+        if (!(outcome instanceof WriteOutcome.Done)) {
+            LOG.warn("cannot wake pending pods node={} reason=\"{}\"", node, outcome);
         }
+        return outcome instanceof WriteOutcome.Done;
     }
 
     @Override
@@ -302,14 +301,17 @@ final class KubernetesCluster implements Cluster {
 
     private EvictOutcome write(String method, String path, Object body) {
         try {
-            kubernetes.raw(path, method, body);
-            return new EvictOutcome.Done();
-        } catch (KubernetesClientException e) {
-            return switch (e.getCode()) {
+            Answer answer = client.send(method, path, JSON, json.asJson(body), BACKGROUND_TIMEOUT);
+            if (answer.isSuccessful()) {
+                return new EvictOutcome.Done();
+            }
+            return switch (answer.code()) {
                 case NOT_FOUND, CONFLICT -> new EvictOutcome.Gone(); // conflict: the name belongs to another pod now
-                case TOO_MANY -> new EvictOutcome.Protected(KubernetesConfiguration.message(e));
-                default -> new EvictOutcome.Failed(KubernetesConfiguration.message(e));
+                case TOO_MANY -> new EvictOutcome.Protected(writer.message(answer));
+                default -> new EvictOutcome.Failed(writer.message(answer));
             };
+        } catch (IOException e) {
+            return new EvictOutcome.Failed(e.toString());
         }
     }
 

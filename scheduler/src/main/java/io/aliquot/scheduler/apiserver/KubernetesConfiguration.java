@@ -1,15 +1,23 @@
 package io.aliquot.scheduler.apiserver;
 
+import io.aliquot.scheduler.settings.Settings;
+import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.ConfigBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.RequestConfigBuilder;
+import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
+import java.time.Clock;
 import java.time.Duration;
+import java.util.function.LongSupplier;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
-/** The client of the API server, configured like kubectl: by the pod's service account or a kubeconfig. */
+/**
+ * fabric8's client of the API server, for all requests that no pod waits for, configured like kubectl: by the pod's service
+ * account or a kubeconfig. Ours has the same configuration.
+ */
 @Configuration(proxyBeanMethods = false)
 class KubernetesConfiguration {
     @Bean
@@ -22,6 +30,21 @@ class KubernetesConfiguration {
                 .withHttp2Disable(true)
                 .build();
         return new KubernetesClientBuilder().withConfig(config).build();
+    }
+
+    @Bean
+    Config config(KubernetesClient kubernetes) {
+        return kubernetes.getConfiguration();
+    }
+
+    @Bean
+    KubernetesSerialization serialization(KubernetesClient kubernetes) {
+        return kubernetes.getKubernetesSerialization();
+    }
+
+    @Bean
+    Events events(KubernetesClient kubernetes, Settings settings, Clock clock, LongSupplier nanoTime) {
+        return new Events(kubernetes, settings.podName(), clock, nanoTime);
     }
 
     /** The same client with another request timeout. It sends each request once; the caller decides about retries. */

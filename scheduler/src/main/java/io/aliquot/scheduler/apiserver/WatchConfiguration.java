@@ -27,8 +27,8 @@ import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.ResourceQuota;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
-import io.fabric8.kubernetes.client.KubernetesClient;
-import io.fabric8.kubernetes.client.KubernetesClientException;
+import io.fabric8.kubernetes.client.Config;
+import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.io.IOException;
@@ -36,7 +36,6 @@ import java.time.Clock;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
@@ -50,48 +49,29 @@ import org.springframework.util.function.SingletonSupplier;
 @Configuration(proxyBeanMethods = false)
 class WatchConfiguration {
     private static final Logger LOG = LoggerFactory.getLogger(WatchConfiguration.class);
-    /** Of kube-scheduler's leader election, by the chart's KubeSchedulerConfiguration. */
-    private static final String LEASE = "aliquot-scheduler";
-
     private static final Duration GRACE = Duration.ofSeconds(1);
 
     @Bean
-    Events events(KubernetesClient kubernetes, Settings settings, Clock clock, LongSupplier nanoTime) {
-        return new Events(kubernetes, settings.podName(), clock, nanoTime);
+    ApiServerClient apiServerClient(Config config) {
+        return new ApiServerClient(config);
     }
 
     @Bean
-    ApiServerClient apiServerClient(KubernetesClient kubernetes) {
-        return new ApiServerClient(kubernetes.getConfiguration());
+    ListWatchClient listWatchClient(ApiServerClient client, KubernetesSerialization json) {
+        return new ListWatchClient(client, json);
     }
 
     @Bean
-    ListWatchClient listWatchClient(ApiServerClient client, KubernetesClient kubernetes) {
-        return new ListWatchClient(client, kubernetes.getKubernetesSerialization());
-    }
-
-    @Bean
-    Leadership leadership(KubernetesClient kubernetes, ListWatchClient lists, Settings settings, Ledger ledger) {
-        KubernetesClient quickClient = KubernetesConfiguration.withTimeout(kubernetes, GRACE);
-        return new Leadership(
-                settings.podName(),
-                GRACE,
-                lease -> {
-                    try {
-                        quickClient.resource(lease).update();
-                    } catch (KubernetesClientException e) {
-                        LOG.warn("cannot increment the transitions of the Lease, trying again: {}", e.getMessage());
-                    }
-                },
-                () -> {
-                    try {
-                        KubernetesCluster.listBoundPods(lists, ledger);
-                        return true;
-                    } catch (RuntimeException | IOException e) {
-                        LOG.warn("cannot list pods, trying again: {}", e.getMessage());
-                        return false;
-                    }
-                });
+    Leadership leadership(KubernetesLease lease, ListWatchClient lists, Settings settings, Ledger ledger) {
+        return new Leadership(settings.podName(), GRACE, lease::replace, () -> {
+            try {
+                KubernetesCluster.listBoundPods(lists, ledger);
+                return true;
+            } catch (RuntimeException | IOException e) {
+                LOG.warn("cannot list pods, trying again: {}", e.getMessage());
+                return false;
+            }
+        });
     }
 
     @Bean
@@ -102,8 +82,8 @@ class WatchConfiguration {
     /** Looks up the watches lazily: components that the watches feed need this bean first. */
     @Bean
     Cluster cluster(
-            KubernetesClient kubernetes,
             ApiServerClient client,
+            KubernetesSerialization json,
             Leadership leadership,
             UnboundPodVersions unbound,
             Events events,
@@ -115,8 +95,8 @@ class WatchConfiguration {
         Supplier<List<Informer<?>>> all =
                 SingletonSupplier.of(() -> watches.stream().toList());
         return new KubernetesCluster(
-                kubernetes,
                 client,
+                json,
                 leadership,
                 unbound,
                 () -> all.get().stream()
@@ -248,7 +228,7 @@ class WatchConfiguration {
     Informer<Lease> leases(ListWatchClient lists, Settings settings, Leadership leadership, LongSupplier nanoTime) {
         return Informer.start(
                 lists,
-                ResourceType.lease(settings.namespace(), LEASE),
+                ResourceType.lease(settings.namespace(), KubernetesLease.NAME),
                 leadership::onLease,
                 lease -> leadership.onLeaseDeleted(),
                 nanoTime);
@@ -256,8 +236,7 @@ class WatchConfiguration {
 
     @Bean
     WatchHealthCheck watchHealthCheck(
-            KubernetesClient kubernetes,
-            Settings settings,
+            KubernetesLease lease,
             Informer<Node> nodes,
             Informer<Pod> pods,
             Informer<PodDisruptionBudget> budgets,
@@ -280,17 +259,6 @@ class WatchConfiguration {
                         .baseUnit("seconds")
                         .tag("resource", resource)
                         .register(metrics));
-        return new WatchHealthCheck(leases, List.of(leases, pods, nodes, budgets, quotas, limitRanges), () -> {
-            try {
-                return Optional.ofNullable(kubernetes
-                                .leases()
-                                .inNamespace(settings.namespace())
-                                .withName(LEASE)
-                                .get())
-                        .map(lease -> lease.getMetadata().getResourceVersion());
-            } catch (KubernetesClientException e) {
-                return Optional.empty();
-            }
-        });
+        return new WatchHealthCheck(leases, List.of(leases, pods, nodes, budgets, quotas, limitRanges), lease::version);
     }
 }

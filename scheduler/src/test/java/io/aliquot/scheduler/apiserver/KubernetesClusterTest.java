@@ -96,8 +96,8 @@ class KubernetesClusterTest {
     static KubernetesCluster cluster(
             KubernetesClient client, Leadership leadership, Events events, MeterRegistry metrics) {
         return new KubernetesCluster(
-                client,
                 new ApiServerClient(client.getConfiguration()),
+                client.getKubernetesSerialization(),
                 leadership,
                 new UnboundPodVersions(),
                 Optional::empty,
@@ -230,6 +230,34 @@ class KubernetesClusterTest {
         assertThat(request.line()).doesNotContain("eviction");
         assertThat(request.body()).contains("\"gracePeriodSeconds\":5", "\"uid\":\"uid-a\"");
         assertThat(requests).hasSize(2);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"404, Gone", "409, Gone", "429, Protected", "403, Failed", "500, Failed"})
+    void theStatusCodeDecidesTheOutcomeOfAnEviction(int code, String outcome) {
+        behaviours.add(answers(code, "{\"kind\": \"Status\", \"message\": \"because\", \"code\": " + code + "}"));
+        assertThat(cluster.evict(POD, false).getClass().getSimpleName()).isEqualTo(outcome);
+        assertThat(requests).hasSize(1);
+    }
+
+    @Test
+    void anEvictionWithoutAnAnswerHasFailed() {
+        behaviours.add(exchange -> {});
+        assertThat(cluster.evict(POD, false)).isInstanceOf(EvictOutcome.Failed.class);
+        assertThat(requests).hasSize(1);
+    }
+
+    @Test
+    void pendingPodsAreWokenByAnAnnotationOfANode() {
+        behaviours.add(answers(200, "{\"kind\": \"Node\"}"));
+        assertThat(cluster.wake("n1")).isTrue();
+        assertThat(requests).singleElement().satisfies(request -> {
+            assertThat(request.line()).startsWith("PATCH /api/v1/nodes/n1");
+            assertThat(request.type()).isEqualTo("application/merge-patch+json");
+            assertThat(request.body()).contains("\"aliquot.io/wake\":\"");
+        });
+        behaviours.add(answers(403, "{\"kind\": \"Status\", \"message\": \"because\"}"));
+        assertThat(cluster.wake("n1")).isFalse();
     }
 
     @ParameterizedTest
