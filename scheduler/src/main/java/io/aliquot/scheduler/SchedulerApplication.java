@@ -10,7 +10,7 @@ import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
 
 /** The entry point of the process. */
-// Package server writes error responses; Spring Boot's error pages are not used.
+// Package server.errors writes error responses; Spring Boot's error pages are not used.
 @SpringBootApplication(exclude = ErrorMvcAutoConfiguration.class)
 public class SchedulerApplication {
     private static final int USAGE_ERROR = 2;

@@ -3,7 +3,7 @@ package io.aliquot.scheduler;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.periodic.PeriodicTasks;
-import io.aliquot.scheduler.server.Liveness;
+import io.aliquot.scheduler.server.health.Liveness;
 import java.util.Arrays;
 import java.util.List;
 import org.junit.jupiter.api.Test;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler;
 
-import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.scheduler.server.ports.RandomPorts;
 import java.io.IOException;
 import org.springframework.boot.SpringBootConfiguration;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;

@@ -4,7 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.scoring.NodeScoring;
-import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.scheduler.server.ports.RandomPorts;
 import java.io.BufferedInputStream;
 import java.io.EOFException;
 import java.io.IOException;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.admission;
 
-import io.aliquot.scheduler.server.Problems;
+import io.aliquot.scheduler.server.errors.Problems;
 import java.io.InputStream;
 import java.util.List;
 import java.util.Set;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.apiserver;
 
-import io.aliquot.scheduler.server.Readiness;
+import io.aliquot.scheduler.server.health.Readiness;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentSkipListSet;

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.certificate;
 
 import io.aliquot.scheduler.nodeagent.AcceptedClients;
 import io.aliquot.scheduler.nodeagent.AgentTls;
-import io.aliquot.scheduler.server.TlsCertificate;
+import io.aliquot.scheduler.server.ports.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.micrometer.core.instrument.Gauge;

@@ -2,8 +2,8 @@ package io.aliquot.scheduler.certificate;
 
 import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.nodeagent.AgentTls;
-import io.aliquot.scheduler.server.Readiness;
-import io.aliquot.scheduler.server.TlsCertificate;
+import io.aliquot.scheduler.server.health.Readiness;
+import io.aliquot.scheduler.server.ports.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.APIService;
 import io.fabric8.kubernetes.api.model.Secret;

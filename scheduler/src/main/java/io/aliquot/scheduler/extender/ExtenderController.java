@@ -7,7 +7,7 @@ import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.PreemptionArgs;
 import io.aliquot.scheduler.extender.Wire.PreemptionResult;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.server.FailedRequestException;
+import io.aliquot.scheduler.server.errors.FailedRequestException;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.util.List;

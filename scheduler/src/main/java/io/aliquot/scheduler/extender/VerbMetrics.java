@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.scheduler.server.Latency;
-import io.aliquot.scheduler.server.Liveness;
+import io.aliquot.scheduler.server.health.Latency;
+import io.aliquot.scheduler.server.health.Liveness;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Timer;
 import java.time.Duration;

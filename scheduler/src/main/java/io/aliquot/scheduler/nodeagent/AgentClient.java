@@ -3,7 +3,7 @@ package io.aliquot.scheduler.nodeagent;
 import io.aliquot.api.names.CertificateDigest;
 import io.aliquot.api.names.JsonFields;
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
-import io.aliquot.scheduler.server.PinnedTls;
+import io.aliquot.scheduler.server.ports.PinnedTls;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.net.ConnectException;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.nodeagent;
 
-import io.aliquot.scheduler.server.PinnedTls;
+import io.aliquot.scheduler.server.ports.PinnedTls;
 import java.security.PrivateKey;
 import java.security.cert.X509Certificate;
 import java.util.Optional;

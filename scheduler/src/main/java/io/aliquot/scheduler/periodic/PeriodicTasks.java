@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.periodic;
 
-import io.aliquot.scheduler.server.Liveness;
+import io.aliquot.scheduler.server.health.Liveness;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;

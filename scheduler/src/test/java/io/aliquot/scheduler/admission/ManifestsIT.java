@@ -4,9 +4,9 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Resources;
-import io.aliquot.scheduler.server.KeyStores;
-import io.aliquot.scheduler.server.RandomPorts;
-import io.aliquot.scheduler.server.TlsCertificate;
+import io.aliquot.scheduler.server.ports.KeyStores;
+import io.aliquot.scheduler.server.ports.RandomPorts;
+import io.aliquot.scheduler.server.ports.TlsCertificate;
 import io.aliquot.testing.ApiServer;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodList;

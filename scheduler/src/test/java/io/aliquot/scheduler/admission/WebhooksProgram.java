@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.admission;
 
-import io.aliquot.scheduler.server.KeyStores;
-import io.aliquot.scheduler.server.RandomPorts;
-import io.aliquot.scheduler.server.TlsCertificate;
+import io.aliquot.scheduler.server.ports.KeyStores;
+import io.aliquot.scheduler.server.ports.RandomPorts;
+import io.aliquot.scheduler.server.ports.TlsCertificate;
 import io.fabric8.kubernetes.client.Config;
 import java.security.KeyStore;
 import java.security.PrivateKey;

@@ -7,7 +7,7 @@ import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.aliquot.scheduler.certificate.CertificateKeeperFixture;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
-import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.scheduler.server.ports.RandomPorts;
 import io.aliquot.testing.Await;
 import io.aliquot.testing.Tls;
 import io.fabric8.kubernetes.client.Config;

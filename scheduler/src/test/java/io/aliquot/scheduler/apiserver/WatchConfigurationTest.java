@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.apiserver.leadership.Leadership;
 import io.aliquot.scheduler.apiserver.watch.Informer;
-import io.aliquot.scheduler.server.Liveness;
+import io.aliquot.scheduler.server.health.Liveness;
 import java.lang.reflect.Method;
 import java.util.Arrays;
 import org.junit.jupiter.api.Test;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.certificate;
 
 import io.aliquot.scheduler.nodeagent.AgentTls;
-import io.aliquot.scheduler.server.TlsCertificate;
+import io.aliquot.scheduler.server.ports.TlsCertificate;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.math.BigInteger;
 import java.security.cert.X509Certificate;

@@ -3,7 +3,7 @@ package io.aliquot.scheduler.certificate;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.nodeagent.AgentTls;
-import io.aliquot.scheduler.server.TlsCertificate;
+import io.aliquot.scheduler.server.ports.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.aliquot.testing.ApiServer;
 import io.fabric8.kubernetes.api.model.APIServiceBuilder;

@@ -6,7 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.nodeagent.AcceptedClients;
 import io.aliquot.scheduler.nodeagent.AgentTls;
-import io.aliquot.scheduler.server.TlsCertificate;
+import io.aliquot.scheduler.server.ports.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.APIServiceBuilder;
 import io.fabric8.kubernetes.api.model.Secret;

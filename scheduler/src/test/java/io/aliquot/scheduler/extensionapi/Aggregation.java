@@ -3,7 +3,7 @@ package io.aliquot.scheduler.extensionapi;
 import io.aliquot.scheduler.extensionapi.Authority.Identity;
 import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
 import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
-import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.scheduler.server.ports.RandomPorts;
 import io.aliquot.testing.ApiServer;
 import io.aliquot.testing.ApiServer.Response;
 import io.aliquot.testing.Await;

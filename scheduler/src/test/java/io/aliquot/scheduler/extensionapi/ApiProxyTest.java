@@ -8,7 +8,7 @@ import io.aliquot.scheduler.extensionapi.Authority.Identity;
 import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
 import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
-import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.scheduler.server.ports.RandomPorts;
 import io.aliquot.testing.Await;
 import io.aliquot.testing.FaultyTcpProxy;
 import io.aliquot.testing.Tls;

@@ -33,7 +33,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
-import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.scheduler.server.ports.RandomPorts;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;

@@ -13,7 +13,7 @@ import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.Part;
 import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.extensionapi.identity.RequestUser;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
-import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.scheduler.server.ports.RandomPorts;
 import io.aliquot.testing.Await;
 import io.aliquot.testing.Tls;
 import java.io.IOException;

@@ -9,7 +9,7 @@ import io.aliquot.scheduler.extensionapi.ObjectsProgram.Changes;
 import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes;
 import io.aliquot.scheduler.placement.Gpus;
-import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.scheduler.server.ports.RandomPorts;
 import java.io.File;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.extensionapi.identity;
 
 import io.aliquot.scheduler.extensionapi.machinery.Patch;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
-import io.aliquot.scheduler.server.TlsCertificate;
+import io.aliquot.scheduler.server.ports.TlsCertificate;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.machinery;
 
-import io.aliquot.scheduler.server.Problems;
+import io.aliquot.scheduler.server.errors.Problems;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;

@@ -8,7 +8,7 @@ import io.aliquot.scheduler.extensionapi.machinery.WatchCache.Batch;
 import io.aliquot.scheduler.extensionapi.machinery.WatchCache.Event;
 import io.aliquot.scheduler.extensionapi.machinery.WatchCache.Snapshot;
 import io.aliquot.scheduler.scoring.CacheSizes;
-import io.aliquot.scheduler.server.Problems;
+import io.aliquot.scheduler.server.errors.Problems;
 import jakarta.servlet.AsyncContext;
 import jakarta.servlet.AsyncEvent;
 import jakarta.servlet.AsyncListener;

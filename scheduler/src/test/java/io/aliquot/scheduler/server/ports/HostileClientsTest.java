@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.ports;
 
 import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;

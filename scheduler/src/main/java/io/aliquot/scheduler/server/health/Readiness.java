@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.health;
 
 import java.util.Optional;
 

@@ -1,5 +1,6 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.health;
 
+import io.aliquot.scheduler.server.ports.WebhookPortCheck;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;

@@ -1,9 +1,11 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.ports;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.scheduler.SystemClocks;
+import io.aliquot.scheduler.server.health.Liveness;
+import io.aliquot.scheduler.server.health.Readiness;
 import io.aliquot.testing.Tls;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
@@ -43,6 +45,7 @@ import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfigura
 import org.springframework.context.ApplicationContext;
 import org.springframework.context.SmartLifecycle;
 import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.ComponentScan;
 import org.springframework.context.annotation.Import;
 import org.springframework.web.bind.annotation.PostMapping;
 import org.springframework.web.bind.annotation.RequestBody;
@@ -65,13 +68,8 @@ class PortPoliciesTest {
 
     @SpringBootConfiguration(proxyBeanMethods = false)
     @EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
-    @Import({
-        ServerConfiguration.class,
-        MetricsConfiguration.class,
-        HealthController.class,
-        ErrorResponses.class,
-        SystemClocks.class
-    })
+    @Import({ServerConfiguration.class, SystemClocks.class})
+    @ComponentScan({"io.aliquot.scheduler.server.errors", "io.aliquot.scheduler.server.health"})
     static class Program {
         @Bean
         Ports ports() {

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.ports;
 
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.ports;
 
 import io.aliquot.scheduler.SystemClocks;
 import java.util.Objects;

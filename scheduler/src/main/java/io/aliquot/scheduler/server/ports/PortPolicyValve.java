@@ -1,5 +1,6 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.ports;
 
+import io.aliquot.scheduler.server.errors.Problems;
 import jakarta.servlet.ServletException;
 import java.io.IOException;
 import java.util.Map;

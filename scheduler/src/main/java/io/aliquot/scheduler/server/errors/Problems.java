@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.errors;
 
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.ports;
 
 import io.aliquot.api.ports.ApiServers;
 import io.aliquot.scheduler.settings.Settings;

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.ports;
 
 import java.io.IOException;
 import java.net.InetAddress;
@@ -17,7 +17,7 @@ import org.springframework.stereotype.Component;
  * says whether that port answers, and not only the one of the probes.
  */
 @Component
-final class WebhookPortCheck implements SmartLifecycle {
+public final class WebhookPortCheck implements SmartLifecycle {
     /** In which each step has to succeed; a review of the API server waits for some of them at most. */
     private static final Duration LONGEST_STEP = Duration.ofSeconds(1);
 
@@ -41,7 +41,7 @@ final class WebhookPortCheck implements SmartLifecycle {
     }
 
     /** Why the port does not answer; empty if it does. */
-    Optional<String> failure() {
+    public Optional<String> failure() {
         return failure;
     }
 

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.errors;
 
 /** A request that failed by a bug. The port that received it logs it, once, with its subject. */
 public final class FailedRequestException extends RuntimeException {

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.health;
 
 import io.micrometer.core.instrument.Timer;
 import java.time.Duration;

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.server;
+package io.aliquot.scheduler.server.ports;
 
 /**
  * The ports on which the process listens; 0 lets the system choose one.
