@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin;
 
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.FormatException;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;

@@ -1,13 +1,13 @@
 package io.aliquot.deviceplugin;
 
 import io.aliquot.api.foreign.HamiRegistration;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth;
-import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth;
+import io.aliquot.api.nodes.Inventory;
 import io.aliquot.deviceplugin.attribution.Limits;
 import io.aliquot.deviceplugin.health.HealthTracker;
 import io.aliquot.deviceplugin.inventory.FeatureLabelPublisher;

@@ -1,9 +1,9 @@
 package io.aliquot.deviceplugin;
 
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.NodeLabel;
-import io.aliquot.api.names.SlotCount;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.nodes.NodeLabel;
+import io.aliquot.api.nodes.SlotCount;
+import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.deviceplugin.health.XidTable;
 import java.nio.file.Path;
 import java.util.ArrayList;

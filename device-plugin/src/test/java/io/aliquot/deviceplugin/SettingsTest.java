@@ -3,7 +3,7 @@ package io.aliquot.deviceplugin;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import java.nio.file.Path;
 import java.util.Map;
 import org.junit.jupiter.api.Test;

@@ -2,8 +2,8 @@ package io.aliquot.lab;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.Vgpu;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.util.List;
 import java.util.Map;

@@ -3,11 +3,11 @@ package io.aliquot.lab;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.Vgpu;
-import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.pods.Vgpu;
+import io.aliquot.api.pods.Vgpus;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.Pod;

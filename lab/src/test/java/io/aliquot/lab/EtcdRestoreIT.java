@@ -5,7 +5,7 @@ import static io.aliquot.lab.TestNamespace.PROMPTLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.pods.Vgpu;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.nio.file.Path;

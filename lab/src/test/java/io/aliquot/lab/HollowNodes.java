@@ -3,10 +3,10 @@ package io.aliquot.lab;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;

@@ -5,9 +5,9 @@ import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.nodes.Inventory;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;

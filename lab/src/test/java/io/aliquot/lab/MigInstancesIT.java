@@ -6,11 +6,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuKind;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuKind;
+import io.aliquot.api.pods.Vgpu;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.client.KubernetesClientException;

@@ -1,6 +1,6 @@
 package io.aliquot.lab;
 
-import io.aliquot.api.names.Fence;
+import io.aliquot.api.pods.Fence;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseSpec;

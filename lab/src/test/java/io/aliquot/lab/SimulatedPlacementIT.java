@@ -4,9 +4,9 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.pods.Placement;
+import io.aliquot.api.pods.Vgpu;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.io.IOException;

@@ -4,8 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.Vgpu;
-import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.pods.Vgpu;
+import io.aliquot.api.pods.Vgpus;
 import io.aliquot.scheduler.QuotaHistory.Amount;
 import io.aliquot.scheduler.ReplicaProcess.Part;
 import io.aliquot.testing.Await;

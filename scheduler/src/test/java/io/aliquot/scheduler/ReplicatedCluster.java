@@ -4,11 +4,11 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Labels;
-import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.scheduler.QuotaHistory.Amount;
 import io.aliquot.scheduler.extensionapi.Authority;
 import io.aliquot.testing.ApiServer;

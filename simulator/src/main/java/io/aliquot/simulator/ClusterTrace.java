@@ -1,12 +1,12 @@
 package io.aliquot.simulator;
 
 import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.PlacementPreferences;
-import io.aliquot.api.names.PodDefaults;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.PlacementPreferences;
+import io.aliquot.api.pods.PodDefaults;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import io.aliquot.scheduler.simulation.SimulatedNode.OfferedGpu;

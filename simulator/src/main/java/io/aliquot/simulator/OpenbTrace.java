@@ -1,12 +1,12 @@
 package io.aliquot.simulator;
 
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.SlotCount;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.nodes.SlotCount;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
+import io.aliquot.api.pods.Vgpu;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.io.IOException;

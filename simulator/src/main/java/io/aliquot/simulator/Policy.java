@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.simulation.PlacementEngine;
 import io.aliquot.scheduler.simulation.PodDemand;
 import io.aliquot.scheduler.simulation.SimulatedCluster;

@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.names.Gpu;
+import io.aliquot.api.nodes.Gpu;
 import io.aliquot.scheduler.simulation.FreeResources;
 import io.aliquot.scheduler.simulation.PlacementEngine;
 import io.aliquot.scheduler.simulation.PlacementEngine.GpuUsage;

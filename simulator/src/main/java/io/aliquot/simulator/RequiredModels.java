@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.names.Gpu;
+import io.aliquot.api.nodes.Gpu;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.util.ArrayList;

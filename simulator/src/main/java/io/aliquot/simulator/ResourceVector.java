@@ -1,11 +1,11 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.MemoryRequest.Mebibytes;
-import io.aliquot.api.names.MemoryRequest.Percentage;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest.Mebibytes;
+import io.aliquot.api.pods.MemoryRequest.Percentage;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.util.Map;

@@ -1,7 +1,7 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.GpuRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import io.aliquot.scheduler.simulation.SimulatedNode.OfferedGpu;
 import java.util.Collections;

@@ -1,9 +1,9 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.VisibleDevices;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.UUID;

@@ -2,8 +2,8 @@ package io.aliquot.simulator;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
 import java.time.Instant;
 import java.util.Comparator;
 import java.util.List;

@@ -3,7 +3,7 @@ package io.aliquot.simulator;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.SharingMode;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import io.aliquot.scheduler.simulation.SimulatedNode.OfferedGpu;
 import java.io.ByteArrayInputStream;

@@ -3,10 +3,10 @@ package io.aliquot.simulator;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.MemoryRequest.Mebibytes;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
+import io.aliquot.api.pods.MemoryRequest.Mebibytes;
 import io.aliquot.scheduler.simulation.FreeResources;
 import io.aliquot.scheduler.simulation.PlacementEngine.PlacedPod;
 import io.aliquot.scheduler.simulation.PodRequest;

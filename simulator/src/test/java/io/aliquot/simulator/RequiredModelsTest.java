@@ -6,9 +6,9 @@ import static org.assertj.core.api.Assertions.tuple;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.nio.file.Files;

@@ -1,7 +1,7 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import io.fabric8.kubernetes.api.model.Container;

@@ -3,9 +3,9 @@ package io.aliquot.simulator;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.simulation.PlacementEngine;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedCluster;

@@ -1,13 +1,13 @@
 package io.aliquot.api.foreign;
 
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.PodDefaults;
-import io.aliquot.api.names.Priority;
-import io.aliquot.api.names.Quantity;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.format.Quantity;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.PodDefaults;
+import io.aliquot.api.pods.Priority;
+import io.aliquot.api.pods.Vgpu;
 import java.math.BigDecimal;
 import java.util.LinkedHashMap;
 import java.util.List;

@@ -1,9 +1,9 @@
 package io.aliquot.api.foreign;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Priority;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Priority;
+import io.aliquot.api.pods.Vgpu;
 import java.util.ArrayList;
 import java.util.List;
 

@@ -1,13 +1,13 @@
 package io.aliquot.api.foreign;
 
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.format.GpuUuids;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuUuids;
-import io.aliquot.api.names.ModelPattern;
-import io.aliquot.api.names.Numa;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.PlacementPreferences;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.pods.ModelPattern;
+import io.aliquot.api.pods.Numa;
+import io.aliquot.api.pods.Placement;
+import io.aliquot.api.pods.PlacementPreferences;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;

@@ -1,8 +1,10 @@
 package io.aliquot.api.names;
 
+import io.aliquot.api.format.Sha256;
+
 /** Annotation keys, the objects that carry them and the programs or users that write them. */
 public final class Annotations {
-    /** On a pod, only by Bind: prefix of the key of a container's {@link Vgpus}; {@link #vgpu} makes the key. */
+    /** On a pod, only by Bind: prefix of the key of a container's {@code Vgpus}; {@link #vgpu} makes the key. */
     public static final String VGPU_PREFIX = "aliquot.io/vgpu.";
 
     /**
@@ -11,10 +13,10 @@ public final class Annotations {
      */
     public static final String VISIBLE_DEVICES_PREFIX = "aliquot.io/visible-devices.";
 
-    /** On a Binding, which the API server copies to the pod: the {@link Fence} of the leader that bound it. */
+    /** On a Binding, which the API server copies to the pod: the {@code Fence} of the leader that bound it. */
     public static final String FENCE = "aliquot.io/fence";
 
-    /** On a pod, only by the scheduler: the {@link Fence} of the leader that last resized it. */
+    /** On a pod, only by the scheduler: the {@code Fence} of the leader that last resized it. */
     public static final String RESIZE_FENCE = "aliquot.io/resize-fence";
 
     /**
@@ -32,7 +34,7 @@ public final class Annotations {
      */
     public static final String BUMPED_VERSION = "aliquot.io/moved-on";
 
-    /** On a node, only by its agent: the {@link Inventory}. */
+    /** On a node, only by its agent: the {@code Inventory}. */
     public static final String GPUS = "aliquot.io/gpus";
 
     /**
@@ -43,13 +45,13 @@ public final class Annotations {
 
     public static final String NO_GPU_LABELS = "none: ";
 
-    /** On a node, only by the scheduler: the {@link CertificateDigest}s of the clients that its agent answers, with commas. */
+    /** On a node, only by the scheduler: the {@code CertificateDigest}s of the clients that its agent answers, with commas. */
     public static final String AGENT_CLIENTS = "aliquot.io/agent-clients";
 
     /** On one node, only by the scheduler: a timestamp that makes kube-scheduler retry Pending pods. */
     public static final String WAKE = "aliquot.io/wake";
 
-    /** On a node, by its admin: the maximum number of vGPUs of a GPU, a {@link SlotCount}. */
+    /** On a node, by its admin: the maximum number of vGPUs of a GPU, a {@code SlotCount}. */
     public static final String SLOTS = "aliquot.io/slots";
 
     /**
@@ -66,19 +68,19 @@ public final class Annotations {
      */
     public static final String RELEASE_DRIVER = "aliquot.io/release-driver";
 
-    /** On a pod, by its user: the policy that selects its node, a {@link Placement}. */
+    /** On a pod, by its user: the policy that selects its node, a {@code Placement}. */
     public static final String NODE_PLACEMENT = "aliquot.io/node-placement";
 
     /**
-     * On a pod, by its user: the policy that selects its GPUs within the node, a {@link Placement} or
-     * {@value PlacementPreferences#TOPOLOGY}.
+     * On a pod, by its user: the policy that selects its GPUs within the node, a {@code Placement} or
+     * {@code topology}.
      */
     public static final String GPU_PLACEMENT = "aliquot.io/gpu-placement";
 
-    /** On a pod, by its user: the only GPU models it accepts, a list of {@link ModelPattern}s. */
+    /** On a pod, by its user: the only GPU models it accepts, a list of {@code ModelPattern}s. */
     public static final String USE_GPU_MODEL = "aliquot.io/use-gpu-model";
 
-    /** On a pod, by its user: GPU models it does not accept, a list of {@link ModelPattern}s. */
+    /** On a pod, by its user: GPU models it does not accept, a list of {@code ModelPattern}s. */
     public static final String AVOID_GPU_MODEL = "aliquot.io/avoid-gpu-model";
 
     /** On a pod, by its user: the only GPUs it accepts, a list of UUIDs. */
@@ -93,31 +95,31 @@ public final class Annotations {
     /** On a pod, by its user: indexes of GPUs on their node that it does not accept, a list of numbers from 0. */
     public static final String AVOID_GPU_INDEX = "aliquot.io/avoid-gpu-index";
 
-    /** On a pod, by its user: whether a container's GPUs are in one NUMA domain, a {@link Numa}. */
+    /** On a pod, by its user: whether a container's GPUs are in one NUMA domain, a {@code Numa}. */
     public static final String NUMA = "aliquot.io/numa";
 
-    /** On a pod, by its user or the webhook: whether it may use more compute than its cores, a {@link CorePolicy}. */
+    /** On a pod, by its user or the webhook: whether it may use more compute than its cores, a {@code CorePolicy}. */
     public static final String CORE_POLICY = "aliquot.io/core-policy";
 
-    /** On a pod, by its user: the priority of its kernels on a GPU, a {@link Priority}. */
+    /** On a pod, by its user: the priority of its kernels on a GPU, a {@code Priority}. */
     public static final String PRIORITY = "aliquot.io/priority";
 
-    /** On a pod, by its user or the webhook: the product whose meaning its resources have, a {@link Compatibility}. */
+    /** On a pod, by its user or the webhook: the product whose meaning its resources have, a {@code Compatibility}. */
     public static final String COMPATIBILITY = "aliquot.io/compatibility";
 
-    /** On a node, by its admin: how single GPUs are shared, in a {@link NodeSharing}. */
+    /** On a node, by its admin: how single GPUs are shared, in a {@code NodeSharing}. */
     public static final String GPU_SHARE = "aliquot.io/gpu-share";
 
     /**
-     * On a namespace, by its admin: prefix of the keys of its {@link PodDefaults}: {@code aliquot.io/default-gpu},
+     * On a namespace, by its admin: prefix of the keys of its {@code PodDefaults}: {@code aliquot.io/default-gpu},
      * {@code -memory}, {@code -memory-percentage}, {@code -cores} and {@code -core-policy}.
      */
     public static final String DEFAULT_PREFIX = "aliquot.io/default-";
 
-    /** On a namespace, by its admin: the {@link CorePolicy}s that its pods may have, with commas between them. */
+    /** On a namespace, by its admin: the {@code CorePolicy}s that its pods may have, with commas between them. */
     public static final String ALLOWED_CORE_POLICIES = "aliquot.io/allowed-core-policies";
 
-    /** On a namespace, by its admin: the {@link Priority}s that its pods may have, likewise. */
+    /** On a namespace, by its admin: the {@code Priority}s that its pods may have, likewise. */
     public static final String ALLOWED_PRIORITIES = "aliquot.io/allowed-priorities";
 
     /** On a namespace, by its admin: {@code true} if a container that shares a GPU must request cores. */
@@ -126,10 +128,10 @@ public final class Annotations {
     /** On a node, by its admin: GPUs that get no new vGPU, a list of UUIDs. */
     public static final String CORDON_GPUS = "aliquot.io/cordon-gpus";
 
-    /** On a node, by its admin: the over-commit of memory, a {@link Scaling}. */
+    /** On a node, by its admin: the over-commit of memory, a {@code Scaling}. */
     public static final String MEMORY_SCALING = "aliquot.io/memory-scaling";
 
-    /** On a node, by its admin: the over-commit of compute, a {@link Scaling}. */
+    /** On a node, by its admin: the over-commit of compute, a {@code Scaling}. */
     public static final String CORE_SCALING = "aliquot.io/core-scaling";
 
     // The name of a key has at most 63 characters (Kubernetes: Annotations, Syntax and character set);
@@ -140,7 +142,7 @@ public final class Annotations {
 
     private Annotations() {}
 
-    /** The key of the container's {@link Vgpus}. */
+    /** The key of the container's {@code Vgpus}. */
     public static String vgpu(String container) {
         return VGPU_PREFIX + containerKey(container);
     }

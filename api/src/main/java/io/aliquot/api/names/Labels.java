@@ -2,13 +2,13 @@ package io.aliquot.api.names;
 
 /** Labels on nodes and namespaces, and the values they may have. */
 public final class Labels {
-    /** On a node: the default of {@link NodeLabel}, with the value {@value #GPU_ON}. */
+    /** On a node: the default of {@code NodeLabel}, with the value {@value #GPU_ON}. */
     public static final String GPU = "gpu";
 
     public static final String GPU_ON = "on";
 
     /**
-     * On a node, only by its agent: with {@value #NODE_AGENT_ON} the agent stays when the {@link NodeLabel} is removed, until no pod
+     * On a node, only by its agent: with {@value #NODE_AGENT_ON} the agent stays when the {@code NodeLabel} is removed, until no pod
      * holds a slot of the node any more.
      */
     public static final String NODE_AGENT = "aliquot.io/node-agent";
@@ -26,10 +26,10 @@ public final class Labels {
     /** On a node: the same for NVIDIA's driver of dynamic resource allocation (GPU Operator 26.7 and later). */
     public static final String OPERATOR_DRA_DRIVER = "nvidia.com/gpu.deploy.dra-driver";
 
-    /** On a node: the policy that selects GPUs within the node, a {@link Placement}. */
+    /** On a node: the policy that selects GPUs within the node, a {@code Placement}. */
     public static final String PLACEMENT = "aliquot.io/placement";
 
-    /** On a node: how its GPUs are shared, a {@link SharingMode}. */
+    /** On a node: how its GPUs are shared, a {@code SharingMode}. */
     public static final String SHARE = "aliquot.io/share";
 
     /**

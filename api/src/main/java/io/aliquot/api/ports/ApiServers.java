@@ -1,6 +1,6 @@
 package io.aliquot.api.ports;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import java.math.BigInteger;
 import java.net.InetAddress;
 import java.net.UnknownHostException;

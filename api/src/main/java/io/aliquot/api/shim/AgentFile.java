@@ -1,8 +1,8 @@
 package io.aliquot.api.shim;
 
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuUuids;
-import io.aliquot.api.names.Held;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.format.GpuUuids;
+import io.aliquot.api.pods.Held;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;

@@ -1,6 +1,6 @@
 package io.aliquot.api.shim;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;

@@ -1,8 +1,8 @@
 package io.aliquot.api.usage;
 
 import com.fasterxml.jackson.annotation.JsonInclude;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.JsonFields;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.format.JsonFields;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.DeserializationFeature;
 import tools.jackson.databind.MapperFeature;

@@ -1,13 +1,13 @@
 package io.aliquot.api.usage;
 
-import static io.aliquot.api.names.JsonFields.expect;
+import static io.aliquot.api.format.JsonFields.expect;
 
 import com.fasterxml.jackson.annotation.JsonUnwrapped;
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuUuids;
-import io.aliquot.api.names.Held;
-import io.aliquot.api.names.Priority;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.format.GpuUuids;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Held;
+import io.aliquot.api.pods.Priority;
 import java.util.List;
 import java.util.OptionalInt;
 

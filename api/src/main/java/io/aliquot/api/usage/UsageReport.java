@@ -1,11 +1,11 @@
 package io.aliquot.api.usage;
 
-import static io.aliquot.api.names.JsonFields.expect;
+import static io.aliquot.api.format.JsonFields.expect;
 
 import com.fasterxml.jackson.annotation.JsonTypeInfo;
 import com.fasterxml.jackson.annotation.JsonUnwrapped;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.format.GpuUuids;
 import java.time.Instant;
 import java.util.List;
 import java.util.Optional;

@@ -3,12 +3,12 @@ package io.aliquot.api.foreign;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.PodDefaults;
-import io.aliquot.api.names.Priority;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
+import io.aliquot.api.pods.PodDefaults;
+import io.aliquot.api.pods.Priority;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;

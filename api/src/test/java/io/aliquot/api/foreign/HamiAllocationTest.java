@@ -3,10 +3,10 @@ package io.aliquot.api.foreign;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Priority;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Priority;
+import io.aliquot.api.pods.Vgpu;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;

@@ -3,11 +3,11 @@ package io.aliquot.api.foreign;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Numa;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.PlacementPreferences;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.Numa;
+import io.aliquot.api.pods.Placement;
+import io.aliquot.api.pods.PlacementPreferences;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;

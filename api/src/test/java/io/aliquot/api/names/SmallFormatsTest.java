@@ -3,6 +3,13 @@ package io.aliquot.api.names;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.nodes.Link;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.nodes.SlotCount;
+import io.aliquot.api.nodes.VisibleDevices;
+import io.aliquot.api.pods.Fence;
+import io.aliquot.api.pods.Placement;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;

@@ -3,8 +3,8 @@ package io.aliquot.api.shim;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Held;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.Held;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;

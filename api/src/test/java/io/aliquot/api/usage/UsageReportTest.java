@@ -3,10 +3,10 @@ package io.aliquot.api.usage;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Held;
-import io.aliquot.api.names.Priority;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Held;
+import io.aliquot.api.pods.Priority;
 import java.time.Instant;
 import java.util.Collections;
 import java.util.List;

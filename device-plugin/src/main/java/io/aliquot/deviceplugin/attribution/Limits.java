@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.attribution;
 
-import io.aliquot.api.names.Held;
+import io.aliquot.api.pods.Held;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
 import java.util.HashMap;

@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.health;
 
-import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.nodes.GpuHealth;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageHistory.HealthChange;
 import java.time.Instant;

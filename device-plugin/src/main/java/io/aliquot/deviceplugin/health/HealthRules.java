@@ -1,9 +1,9 @@
 package io.aliquot.deviceplugin.health;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth;
-import io.aliquot.api.names.GpuHealth.Recovery;
-import io.aliquot.api.names.GpuHealth.Unhealthy;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth;
+import io.aliquot.api.nodes.GpuHealth.Recovery;
+import io.aliquot.api.nodes.GpuHealth.Unhealthy;
 import io.aliquot.deviceplugin.nvml.GpuCondition;
 import io.aliquot.deviceplugin.nvml.GpuCondition.Fault;
 import java.time.Instant;

@@ -1,11 +1,11 @@
 package io.aliquot.deviceplugin.health;
 
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.format.GpuUuids;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth;
-import io.aliquot.api.names.GpuUuids;
-import io.aliquot.api.names.Inventory;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth;
+import io.aliquot.api.nodes.Inventory;
 import io.aliquot.deviceplugin.health.HealthRules.Observation;
 import io.aliquot.deviceplugin.health.HealthRules.Probe;
 import io.aliquot.deviceplugin.health.HealthRules.Since;

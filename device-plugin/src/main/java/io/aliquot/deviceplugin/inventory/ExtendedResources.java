@@ -1,9 +1,9 @@
 package io.aliquot.deviceplugin.inventory;
 
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.NodeSharing;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.NodeSharing;
+import io.aliquot.api.nodes.SharingMode;
 import io.aliquot.deviceplugin.node.NodeView;
 import java.util.HashMap;
 import java.util.Map;

@@ -1,8 +1,8 @@
 package io.aliquot.deviceplugin.inventory;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth;
-import io.aliquot.api.names.Inventory;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth;
+import io.aliquot.api.nodes.Inventory;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.metrics.AgentMetrics.GpuState;
 import io.aliquot.deviceplugin.nvml.GpuCondition.Slowdown;

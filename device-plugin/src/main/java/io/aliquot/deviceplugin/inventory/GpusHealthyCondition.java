@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.inventory;
 
-import io.aliquot.api.names.GpuHealth;
-import io.aliquot.api.names.Inventory;
+import io.aliquot.api.nodes.GpuHealth;
+import io.aliquot.api.nodes.Inventory;
 import io.aliquot.deviceplugin.node.NodeCondition;
 import java.time.Instant;
 import java.util.Optional;

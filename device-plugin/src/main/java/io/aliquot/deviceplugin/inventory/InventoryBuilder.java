@@ -1,9 +1,9 @@
 package io.aliquot.deviceplugin.inventory;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.AdvertisedSlots;
 import io.aliquot.deviceplugin.node.NodeSettings;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;

@@ -1,8 +1,8 @@
 package io.aliquot.deviceplugin.inventory;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.nodes.Inventory;
 import io.aliquot.api.retry.Backoff;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.metrics.AgentMetrics.PatchTarget;

@@ -2,11 +2,11 @@ package io.aliquot.deviceplugin.inventory;
 
 import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.foreign.HamiRegistration;
-import io.aliquot.api.names.ForeignHolder;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Labels;
+import io.aliquot.api.nodes.ForeignHolder;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.node.DraDevice;
 import io.aliquot.deviceplugin.node.NodeView;

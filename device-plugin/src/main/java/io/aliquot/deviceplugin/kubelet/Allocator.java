@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.kubelet;
 
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.api.shim.ContainerPaths;
 import io.aliquot.deviceplugin.files.ContainerFiles;
 import io.aliquot.deviceplugin.files.SlotFiles;

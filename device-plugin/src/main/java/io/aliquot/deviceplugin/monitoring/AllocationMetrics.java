@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.monitoring;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Amount;
 import io.aliquot.deviceplugin.attribution.ContainerName;

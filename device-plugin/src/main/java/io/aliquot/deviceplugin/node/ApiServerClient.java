@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.node;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.tls.TlsContext;
 import java.io.IOException;
 import java.io.InputStream;

@@ -2,7 +2,7 @@ package io.aliquot.deviceplugin.node;
 
 import io.aliquot.api.foreign.GpuOperator;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Inventory;
+import io.aliquot.api.nodes.Inventory;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;

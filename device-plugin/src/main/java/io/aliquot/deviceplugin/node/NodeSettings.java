@@ -1,11 +1,11 @@
 package io.aliquot.deviceplugin.node;
 
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.NodeSharing;
-import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.SlotCount;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.NodeSharing;
+import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.SlotCount;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;

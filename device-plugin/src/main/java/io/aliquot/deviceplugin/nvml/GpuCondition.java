@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.nvml;
 
-import io.aliquot.api.names.GpuHealth.Recovery;
+import io.aliquot.api.nodes.GpuHealth.Recovery;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Set;

@@ -5,7 +5,7 @@ import static io.aliquot.deviceplugin.nvml.NvmlLibrary.SUCCESS;
 import com.sun.jna.Memory;
 import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
-import io.aliquot.api.names.Link;
+import io.aliquot.api.nodes.Link;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;

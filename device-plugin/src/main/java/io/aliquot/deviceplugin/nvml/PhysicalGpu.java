@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.nvml;
 
-import io.aliquot.api.names.GpuKind;
-import io.aliquot.api.names.Link;
+import io.aliquot.api.nodes.GpuKind;
+import io.aliquot.api.nodes.Link;
 import java.util.Map;
 
 /**

@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.report;
 
-import io.aliquot.api.names.CertificateDigest;
+import io.aliquot.api.nodes.CertificateDigest;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.math.BigInteger;

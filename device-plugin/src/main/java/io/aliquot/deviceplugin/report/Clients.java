@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.report;
 
-import io.aliquot.api.names.CertificateDigest;
+import io.aliquot.api.nodes.CertificateDigest;
 import io.aliquot.api.tls.PinnedTrust;
 import io.aliquot.api.tls.TlsContext;
 import java.security.GeneralSecurityException;

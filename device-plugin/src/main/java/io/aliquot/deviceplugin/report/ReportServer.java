@@ -1,8 +1,8 @@
 package io.aliquot.deviceplugin.report;
 
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.CertificateDigest;
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.nodes.CertificateDigest;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.deviceplugin.http.HttpPort;

@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.shim;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.shim.Region;
 import io.aliquot.deviceplugin.files.ContainerFiles;
 import io.aliquot.deviceplugin.files.HeldFile;

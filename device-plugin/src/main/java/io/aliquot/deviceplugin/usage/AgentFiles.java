@@ -1,8 +1,8 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuUuids;
-import io.aliquot.api.names.Held;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.format.GpuUuids;
+import io.aliquot.api.pods.Held;
 import io.aliquot.api.shim.AgentFile;
 import io.aliquot.deviceplugin.files.ContainerFiles;
 import io.aliquot.deviceplugin.files.HeldFile;

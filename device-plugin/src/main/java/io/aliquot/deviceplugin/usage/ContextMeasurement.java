@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import java.util.HashMap;

@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.pods.CorePolicy;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import java.util.Optional;
 

@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.format.GpuUuids;
 import io.aliquot.api.shim.Region;
 import io.aliquot.deviceplugin.files.ContainerFiles;
 import io.aliquot.deviceplugin.files.HeldFile;

@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.names.GpuUuids;
-import io.aliquot.api.names.Held;
+import io.aliquot.api.format.GpuUuids;
+import io.aliquot.api.pods.Held;
 import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.deviceplugin.attribution.ContainerId;
 import io.aliquot.deviceplugin.attribution.ContainerName;

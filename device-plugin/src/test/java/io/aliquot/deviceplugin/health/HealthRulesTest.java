@@ -2,10 +2,10 @@ package io.aliquot.deviceplugin.health;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth;
-import io.aliquot.api.names.GpuHealth.Recovery;
-import io.aliquot.api.names.GpuHealth.Unhealthy;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth;
+import io.aliquot.api.nodes.GpuHealth.Recovery;
+import io.aliquot.api.nodes.GpuHealth.Unhealthy;
 import io.aliquot.deviceplugin.health.HealthRules.Observation;
 import io.aliquot.deviceplugin.health.HealthRules.Probe;
 import io.aliquot.deviceplugin.health.HealthRules.Since;

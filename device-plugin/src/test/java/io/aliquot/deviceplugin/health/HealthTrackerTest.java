@@ -2,14 +2,14 @@ package io.aliquot.deviceplugin.health;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth;
-import io.aliquot.api.names.GpuHealth.Recovery;
-import io.aliquot.api.names.GpuHealth.Unhealthy;
-import io.aliquot.api.names.GpuKind;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth;
+import io.aliquot.api.nodes.GpuHealth.Recovery;
+import io.aliquot.api.nodes.GpuHealth.Unhealthy;
+import io.aliquot.api.nodes.GpuKind;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.api.usage.UsageHistory.HealthChange;
 import io.aliquot.deviceplugin.nvml.GpuCondition;
 import io.aliquot.deviceplugin.nvml.NodeFeatures;

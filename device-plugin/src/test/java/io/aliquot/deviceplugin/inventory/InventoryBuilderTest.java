@@ -2,14 +2,14 @@ package io.aliquot.deviceplugin.inventory;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth;
-import io.aliquot.api.names.GpuKind;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.NodeSharing;
-import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.SharingMode;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth;
+import io.aliquot.api.nodes.GpuKind;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.NodeSharing;
+import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.AdvertisedSlots;
 import io.aliquot.deviceplugin.node.NodeSettings;
 import io.aliquot.deviceplugin.nvml.GpuCondition;

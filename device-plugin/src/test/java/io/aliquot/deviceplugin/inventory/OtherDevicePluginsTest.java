@@ -2,11 +2,11 @@ package io.aliquot.deviceplugin.inventory;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.ForeignHolder;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.ForeignHolder;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.node.DraDevice;
 import io.aliquot.deviceplugin.node.NodeView;

@@ -2,9 +2,9 @@ package io.aliquot.deviceplugin.monitoring;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.Held;
-import io.aliquot.api.names.Priority;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Held;
+import io.aliquot.api.pods.Priority;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Amount;
 import io.aliquot.api.usage.PodContainer;

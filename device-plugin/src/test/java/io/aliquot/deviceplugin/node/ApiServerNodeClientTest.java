@@ -6,7 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;

@@ -3,7 +3,7 @@ package io.aliquot.deviceplugin.node;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.Scaling;
+import io.aliquot.api.nodes.Scaling;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 

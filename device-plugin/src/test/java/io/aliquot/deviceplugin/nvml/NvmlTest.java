@@ -3,8 +3,8 @@ package io.aliquot.deviceplugin.nvml;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.GpuKind;
-import io.aliquot.api.names.Link;
+import io.aliquot.api.nodes.GpuKind;
+import io.aliquot.api.nodes.Link;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Files;

@@ -3,7 +3,7 @@ package io.aliquot.deviceplugin.report;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.CertificateDigest;
+import io.aliquot.api.nodes.CertificateDigest;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.testing.Tls;

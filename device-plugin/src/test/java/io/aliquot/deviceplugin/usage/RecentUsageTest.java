@@ -4,9 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.tuple;
 import static org.assertj.core.api.Assertions.within;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.Held;
-import io.aliquot.api.names.Priority;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Held;
+import io.aliquot.api.pods.Priority;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageHistory;

@@ -3,9 +3,9 @@ package io.aliquot.deviceplugin.usage;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.tuple;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.Held;
-import io.aliquot.api.names.Priority;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Held;
+import io.aliquot.api.pods.Priority;
 import io.aliquot.api.shim.AgentFile;
 import io.aliquot.api.shim.Region;
 import io.aliquot.api.usage.NodeAllocation;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.extender;
 
 import com.sun.management.ThreadMXBean;
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.placement.PodGpuRequest;

@@ -2,12 +2,12 @@ package io.aliquot.scheduler.admission;
 
 import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.foreign.HamiAnnotations;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.Labels;
-import io.aliquot.api.names.PodDefaults;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.PodDefaults;
 import io.aliquot.scheduler.cluster.AllocationAnnotations;
 import io.aliquot.scheduler.settings.Settings;
 import java.util.ArrayList;

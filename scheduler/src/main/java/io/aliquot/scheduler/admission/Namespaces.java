@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.admission;
 
-import io.aliquot.api.names.CoreRules;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.PodDefaults;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.CoreRules;
+import io.aliquot.api.pods.PodDefaults;
 import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.objects.NamespaceRules;

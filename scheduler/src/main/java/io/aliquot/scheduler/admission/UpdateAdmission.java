@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.admission;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.Priority;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.Priority;
 import io.aliquot.scheduler.settings.Settings;
 import java.util.List;
 import java.util.Map;

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.apiserver;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.api.names.Sha256;
+import io.aliquot.api.format.Sha256;
 import io.aliquot.scheduler.apiserver.reader.LogReference;
 import io.fabric8.kubernetes.api.model.Event;
 import io.fabric8.kubernetes.api.model.EventBuilder;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.apiserver;
 
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.Labels;
 import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.aliquot.scheduler.apiserver.client.ApiServerClient.Answer;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.apiserver;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.scheduler.apiserver.reader.PodReader;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.ledger.ContainerShare;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.certificate;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.health.Readiness;
 import io.aliquot.scheduler.server.ports.TlsCertificate;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.certificate;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.StringReader;

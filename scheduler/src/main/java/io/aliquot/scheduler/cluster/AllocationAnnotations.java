@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.cluster;
 
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Fence;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.pods.Fence;
+import io.aliquot.api.pods.Vgpus;
 import io.aliquot.scheduler.ledger.QuotaAmount;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.cluster;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;

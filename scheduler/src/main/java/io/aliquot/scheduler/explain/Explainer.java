@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.explain;
 
-import io.aliquot.api.names.GpuHealth.Unhealthy;
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.nodes.GpuHealth.Unhealthy;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.Nodes;
 import io.aliquot.scheduler.explain.Explanation.PreemptionOption;

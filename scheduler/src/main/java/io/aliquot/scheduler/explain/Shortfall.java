@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.explain;
 
-import io.aliquot.api.names.GpuHealth.Unhealthy;
-import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.nodes.GpuHealth.Unhealthy;
+import io.aliquot.api.pods.GpuRequest;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.NodeShortfall;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;

@@ -1,13 +1,13 @@
 package io.aliquot.scheduler.explain;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.MemoryRequest.Mebibytes;
-import io.aliquot.api.names.MemoryRequest.Percentage;
-import io.aliquot.api.names.MemoryRequest.WholeCard;
-import io.aliquot.api.names.Numa;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
+import io.aliquot.api.pods.MemoryRequest.Mebibytes;
+import io.aliquot.api.pods.MemoryRequest.Percentage;
+import io.aliquot.api.pods.MemoryRequest.WholeCard;
+import io.aliquot.api.pods.Numa;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.FitCheck;
 import io.aliquot.scheduler.placement.PodGpuRequest;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Fence;
+import io.aliquot.api.pods.Fence;
 import io.aliquot.scheduler.cluster.AllocationAnnotations;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus.Leads;

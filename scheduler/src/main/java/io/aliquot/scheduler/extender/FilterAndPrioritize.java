@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus.NotLeading;
 import io.aliquot.scheduler.extender.Wire.FilterResult;

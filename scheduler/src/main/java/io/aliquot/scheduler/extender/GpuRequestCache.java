@@ -24,7 +24,7 @@ final class GpuRequestCache {
     /**
      * Parses the request of a pod.
      *
-     * @throws io.aliquot.api.names.FormatException if it is malformed, or leaves no space for the annotations of a Binding
+     * @throws io.aliquot.api.format.FormatException if it is malformed, or leaves no space for the annotations of a Binding
      */
     PodGpuRequest of(Wire.Pod pod) {
         Template template = pod.template();

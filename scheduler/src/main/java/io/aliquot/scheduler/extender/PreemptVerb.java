@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.scheduler.extender.Wire.MetaPod;
 import io.aliquot.scheduler.extender.Wire.MetaVictims;
 import io.aliquot.scheduler.pending.UnboundPod;

@@ -5,8 +5,8 @@ import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.annotation.JsonSetter;
 import com.fasterxml.jackson.annotation.Nulls;
 import io.aliquot.api.foreign.HamiAnnotations;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.PlacementPreferences;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.PlacementPreferences;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.pending.UnboundPod;
@@ -140,7 +140,7 @@ final class Wire {
         /**
          * What the pod has in common with other pods of its template.
          *
-         * @throws io.aliquot.api.names.FormatException if the value of an annotation is unknown
+         * @throws io.aliquot.api.format.FormatException if the value of an annotation is unknown
          */
         Template template() {
             return new Template(
@@ -243,7 +243,7 @@ final class Wire {
         /**
          * Parses the request.
          *
-         * @throws io.aliquot.api.names.FormatException if it is malformed
+         * @throws io.aliquot.api.format.FormatException if it is malformed
          */
         PodGpuRequest request() {
             var requests = new ArrayList<ContainerGpuRequest>();

@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
+import io.aliquot.api.pods.Vgpu;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;

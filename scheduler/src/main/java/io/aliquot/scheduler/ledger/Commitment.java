@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.names.Vgpus;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.VisibleDevices;
+import io.aliquot.api.pods.Vgpus;
 import java.util.Map;
 
 /** The result of {@link Ledger#commit}. */

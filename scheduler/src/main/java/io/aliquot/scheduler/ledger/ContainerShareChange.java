@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Vgpu;
-import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Vgpu;
+import io.aliquot.api.pods.Vgpus;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.pods.MemoryRequest;
 import io.aliquot.scheduler.placement.GpuAmount;
 import java.util.List;
 
@@ -34,7 +34,7 @@ public record ForeignPod(PodId id, String node, List<ForeignVgpu> vgpus) {
         }
     }
 
-    /** Namespace and name, as {@link io.aliquot.api.names.ForeignHolder#pod} has them. */
+    /** Namespace and name, as {@link io.aliquot.api.nodes.ForeignHolder#pod} has them. */
     String name() {
         return id.namespace() + "/" + id.name();
     }

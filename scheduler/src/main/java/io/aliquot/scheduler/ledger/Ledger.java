@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.SharingMode;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
@@ -515,7 +515,7 @@ public final class Ledger {
      * Prepares a change of what a pod holds. A pod can always shrink; to grow, free capacity is needed as for a new pod.
      * On a GPU that is shared by memory only, cores can only be set to 0.
      *
-     * @throws io.aliquot.api.names.FormatException if the changes are not possible for this pod
+     * @throws io.aliquot.api.format.FormatException if the changes are not possible for this pod
      */
     public Resizing resize(String uid, List<ContainerShareChange> changes) {
         return resizes.prepare(uid, changes);
@@ -720,7 +720,7 @@ public final class Ledger {
     /**
      * Whether a change of what a pod holds would be granted now; changes nothing.
      *
-     * @throws io.aliquot.api.names.FormatException if the changes are not possible for this pod
+     * @throws io.aliquot.api.format.FormatException if the changes are not possible for this pod
      */
     public Resizing checkResize(String uid, List<ContainerShareChange> changes) {
         return resizes.check(uid, changes);

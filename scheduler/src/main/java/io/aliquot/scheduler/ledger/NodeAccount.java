@@ -1,11 +1,11 @@
 package io.aliquot.scheduler.ledger;
 
-import static io.aliquot.api.names.SharingMode.MEMORY;
+import static io.aliquot.api.nodes.SharingMode.MEMORY;
 
 import com.google.errorprone.annotations.concurrent.GuardedBy;
-import io.aliquot.api.names.ForeignHolder;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.nodes.ForeignHolder;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.Vgpu;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.OfContainer;
 import io.aliquot.api.usage.UsageReport.OfGpu;

@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.NodeLabel;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.NodeLabel;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import java.util.Set;

@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.metrics;
 
-import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.MemoryRequest.Mebibytes;
-import io.aliquot.api.names.MemoryRequest.Percentage;
-import io.aliquot.api.names.MemoryRequest.WholeCard;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.pods.MemoryRequest;
+import io.aliquot.api.pods.MemoryRequest.Mebibytes;
+import io.aliquot.api.pods.MemoryRequest.Percentage;
+import io.aliquot.api.pods.MemoryRequest.WholeCard;
+import io.aliquot.api.pods.Vgpu;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.pending.PendingPods;

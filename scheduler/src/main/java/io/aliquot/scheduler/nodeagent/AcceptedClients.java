@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.nodeagent;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.CertificateDigest;
+import io.aliquot.api.nodes.CertificateDigest;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.nodeagent;
 
-import io.aliquot.api.names.CertificateDigest;
-import io.aliquot.api.names.JsonFields;
+import io.aliquot.api.format.JsonFields;
+import io.aliquot.api.nodes.CertificateDigest;
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
 import io.aliquot.scheduler.server.ports.PinnedTls;
 import java.io.ByteArrayOutputStream;

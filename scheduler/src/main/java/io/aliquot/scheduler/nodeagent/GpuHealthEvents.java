@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.nodeagent;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth;
-import io.aliquot.api.names.GpuHealth.Unhealthy;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth;
+import io.aliquot.api.nodes.GpuHealth.Unhealthy;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.cluster.NodeId;

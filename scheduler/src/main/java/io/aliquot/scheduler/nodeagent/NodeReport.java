@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.nodeagent;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
 import io.aliquot.scheduler.cluster.NodeId;
 import java.util.List;
 

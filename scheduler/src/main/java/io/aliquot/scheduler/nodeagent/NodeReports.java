@@ -24,7 +24,7 @@ public final class NodeReports {
         return Optional.ofNullable(byNode.get(node));
     }
 
-    /** The {@link io.aliquot.api.names.CertificateDigest} of the certificate of the node's agent, as the node names it now. */
+    /** The {@link io.aliquot.api.nodes.CertificateDigest} of the certificate of the node's agent, as the node names it now. */
     Optional<String> agentCertificate(String node) {
         return find(node).map(NodeReport::agentCertificate).filter(certificate -> !certificate.isEmpty());
     }

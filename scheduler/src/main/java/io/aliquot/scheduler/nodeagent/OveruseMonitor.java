@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.nodeagent;
 
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.pods.Vgpu;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.OfContainer;
 import io.aliquot.api.usage.UsageReport.Problem;

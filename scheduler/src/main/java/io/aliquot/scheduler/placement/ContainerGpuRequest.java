@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.foreign.ForeignResources;
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.GpuRequest;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;

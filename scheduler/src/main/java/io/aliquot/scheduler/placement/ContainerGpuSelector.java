@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.Numa;
+import io.aliquot.api.pods.Numa;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.pods.Vgpu;
 import java.util.List;
 
 /**

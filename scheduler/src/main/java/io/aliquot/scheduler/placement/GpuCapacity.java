@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuKind;
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuKind;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.SharingMode;
 
 /**
  * A GPU, what is allocatable and what is allocated of it, and the difference, its free capacity. Immutable. Its values are

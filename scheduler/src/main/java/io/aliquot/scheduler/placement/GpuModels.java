@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.pods.GpuRequest;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;

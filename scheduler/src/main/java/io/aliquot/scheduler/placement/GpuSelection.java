@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.pods.Vgpus;
 import java.util.Map;
 
 /** Which GPUs of a node a pod gets, or why it gets none. */

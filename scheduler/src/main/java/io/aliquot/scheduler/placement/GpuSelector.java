@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.Vgpu;
-import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.Vgpu;
+import io.aliquot.api.pods.Vgpus;
 import io.aliquot.scheduler.placement.Feasibility.Fits;
 import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Link;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Link;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.Quantity;
+import io.aliquot.api.format.Quantity;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
@@ -17,7 +17,7 @@ public record HostResources(long cpuMillis, long memoryBytes) {
      * Reads {@code cpu} and {@code memory} of a resource list; an absent one is 0.
      *
      * @param amounts Kubernetes quantities as text, or objects whose text is one
-     * @throws io.aliquot.api.names.FormatException if one is malformed
+     * @throws io.aliquot.api.format.FormatException if one is malformed
      */
     public static HostResources parse(Map<String, ?> amounts) {
         return new HostResources(amount(amounts.get("cpu"), 3), amount(amounts.get("memory"), 0));

@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.ForeignHolder;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.NodeSharing;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.ForeignHolder;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.NodeSharing;
+import io.aliquot.api.nodes.SharingMode;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Objects;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.pods.Placement;
 
 /**
  * A placement policy: decides which node a pod gets, and which GPUs of that node, among those that fit the pod. Each

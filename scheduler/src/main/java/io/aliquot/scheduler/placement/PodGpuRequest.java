@@ -1,14 +1,14 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.foreign.HamiAnnotations;
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Numa;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.PlacementPreferences;
-import io.aliquot.api.names.Priority;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Numa;
+import io.aliquot.api.pods.Placement;
+import io.aliquot.api.pods.PlacementPreferences;
+import io.aliquot.api.pods.Priority;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;

@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.Vgpu;
-import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
+import io.aliquot.api.pods.Vgpu;
+import io.aliquot.api.pods.Vgpus;
 import io.aliquot.scheduler.placement.Feasibility.Fits;
 import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest;
 import io.aliquot.scheduler.placement.Feasibility.Refused;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.preemption;
 
-import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.pods.GpuRequest;
 import io.aliquot.scheduler.placement.FitCheck;
 import io.aliquot.scheduler.placement.GpuInfo;
 import io.aliquot.scheduler.placement.GpuSelector;

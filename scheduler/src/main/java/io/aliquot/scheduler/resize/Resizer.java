@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.resize;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Fence;
+import io.aliquot.api.pods.Fence;
 import io.aliquot.scheduler.cluster.AllocationAnnotations;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus;
@@ -71,7 +71,7 @@ public final class Resizer {
      * Resizes a pod. The caller has authorized the user.
      *
      * @param required the version that the pod must have; empty for any
-     * @throws io.aliquot.api.names.FormatException if the changes are invalid for this pod
+     * @throws io.aliquot.api.format.FormatException if the changes are invalid for this pod
      */
     public Result resize(PodId pod, List<ContainerShareChange> changes, OptionalLong required) {
         Attempt attempt = new Attempt(new Result.Unavailable("the pod keeps changing; try again"), true);

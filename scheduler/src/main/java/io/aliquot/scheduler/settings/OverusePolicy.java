@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.settings;
 
-import io.aliquot.api.names.Keywords;
+import io.aliquot.api.format.Keywords;
 import java.util.List;
 
 /** What happens to a pod that uses more than its limits or does not see them, besides an event and a metric. */

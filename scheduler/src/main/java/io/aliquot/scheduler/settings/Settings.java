@@ -1,11 +1,11 @@
 package io.aliquot.scheduler.settings;
 
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Keywords;
-import io.aliquot.api.names.NodeLabel;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.PodDefaults;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.format.Keywords;
+import io.aliquot.api.nodes.NodeLabel;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.Placement;
+import io.aliquot.api.pods.PodDefaults;
 import io.aliquot.api.ports.ApiServers;
 import io.aliquot.scheduler.autoscaler.Autoscaler;
 import java.util.Arrays;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.simulation;
 
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Ledger;

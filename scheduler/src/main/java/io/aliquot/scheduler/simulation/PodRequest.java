@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.simulation;
 
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.GpuRequest;
 import io.aliquot.scheduler.apiserver.reader.PodReader;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;

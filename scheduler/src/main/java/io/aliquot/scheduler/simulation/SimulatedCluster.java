@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.simulation;
 
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.scoring.ScoringPolicy;

@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.simulation;
 
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.apiserver.reader.NodeReader;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;

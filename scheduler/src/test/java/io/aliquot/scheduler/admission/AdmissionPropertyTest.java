@@ -4,8 +4,8 @@ import static io.aliquot.scheduler.admission.Pods.JSON;
 import static io.aliquot.scheduler.admission.Pods.mutated;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.PodDefaults;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.PodDefaults;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;

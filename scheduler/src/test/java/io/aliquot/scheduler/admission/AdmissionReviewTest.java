@@ -6,8 +6,8 @@ import static io.aliquot.scheduler.admission.Pods.respond;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.PodDefaults;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.PodDefaults;
 import io.aliquot.api.ports.ApiServers;
 import java.net.InetAddress;
 import java.util.ArrayList;

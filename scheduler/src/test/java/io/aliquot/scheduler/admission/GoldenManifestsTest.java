@@ -3,9 +3,9 @@ package io.aliquot.scheduler.admission;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.foreign.ForeignResources;
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.PodDefaults;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.PodDefaults;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.IOException;
 import java.io.UncheckedIOException;

@@ -10,10 +10,10 @@ import static io.aliquot.scheduler.admission.Pods.spec;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.CoreRules;
-import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.PodDefaults;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.CoreRules;
+import io.aliquot.api.pods.MemoryRequest;
+import io.aliquot.api.pods.PodDefaults;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;

@@ -7,10 +7,10 @@ import static io.aliquot.scheduler.admission.Pods.requesting;
 import static io.aliquot.scheduler.admission.Pods.spec;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.CoreRules;
-import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.PodDefaults;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.CoreRules;
+import io.aliquot.api.pods.MemoryRequest;
+import io.aliquot.api.pods.PodDefaults;
 import java.util.Optional;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;

@@ -4,7 +4,7 @@ import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.aliquot.scheduler.apiserver.client.ListWatchClient;
 import io.aliquot.scheduler.apiserver.client.ResourceType;

@@ -3,7 +3,7 @@ package io.aliquot.scheduler.certificate;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;

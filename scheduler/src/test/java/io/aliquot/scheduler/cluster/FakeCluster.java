@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.cluster;
 
-import io.aliquot.api.names.Fence;
+import io.aliquot.api.pods.Fence;
 import io.aliquot.scheduler.ledger.PodId;
 import java.time.Duration;
 import java.util.ArrayDeque;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.cluster.LabelSelector;
 import io.aliquot.scheduler.ledger.BoundPod;

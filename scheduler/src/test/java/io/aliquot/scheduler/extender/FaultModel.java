@@ -1,22 +1,22 @@
 package io.aliquot.scheduler.extender;
 
-import static io.aliquot.api.names.SharingMode.CORE_MEMORY;
-import static io.aliquot.api.names.SharingMode.EXCLUSIVE;
+import static io.aliquot.api.nodes.SharingMode.CORE_MEMORY;
+import static io.aliquot.api.nodes.SharingMode.EXCLUSIVE;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.Fence;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.NodeSharing;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.SharingMode;
-import io.aliquot.api.names.Vgpu;
-import io.aliquot.api.names.Vgpus;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.NodeSharing;
+import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.nodes.VisibleDevices;
+import io.aliquot.api.pods.Fence;
+import io.aliquot.api.pods.Placement;
+import io.aliquot.api.pods.Vgpu;
+import io.aliquot.api.pods.Vgpus;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.Cluster.PodState;

@@ -3,8 +3,8 @@ package io.aliquot.scheduler.extender;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Priority;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.Priority;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.List;

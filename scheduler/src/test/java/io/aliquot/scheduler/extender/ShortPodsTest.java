@@ -2,7 +2,7 @@ package io.aliquot.scheduler.extender;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.Quota;
 import io.aliquot.scheduler.ledger.QuotaResource;

@@ -2,8 +2,8 @@ package io.aliquot.scheduler.extensionapi;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.LedgerConfiguration;
 import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;

@@ -4,7 +4,7 @@ import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Fence;
+import io.aliquot.api.pods.Fence;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus;
 import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.extensionapi.Authority.Identity;

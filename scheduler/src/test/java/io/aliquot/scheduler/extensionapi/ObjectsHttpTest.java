@@ -2,12 +2,12 @@ package io.aliquot.scheduler.extensionapi;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth.Unhealthy;
-import io.aliquot.api.names.Priority;
-import io.aliquot.api.names.Vgpu;
-import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth.Unhealthy;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Priority;
+import io.aliquot.api.pods.Vgpu;
+import io.aliquot.api.pods.Vgpus;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus;
 import io.aliquot.scheduler.cluster.Cluster.PodState;
 import io.aliquot.scheduler.cluster.FakeCluster;

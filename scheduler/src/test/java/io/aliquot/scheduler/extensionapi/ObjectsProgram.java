@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.extensionapi;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.CoreRules;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.Priority;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.CoreRules;
+import io.aliquot.api.pods.Placement;
+import io.aliquot.api.pods.Priority;
 import io.aliquot.scheduler.LedgerConfiguration;
 import io.aliquot.scheduler.SystemClocks;
 import io.aliquot.scheduler.cluster.FakeCluster;

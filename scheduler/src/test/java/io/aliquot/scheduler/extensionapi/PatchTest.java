@@ -3,7 +3,7 @@ package io.aliquot.scheduler.extensionapi;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.scheduler.cluster.LabelSelector;
 import io.aliquot.scheduler.extensionapi.machinery.Patch;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;

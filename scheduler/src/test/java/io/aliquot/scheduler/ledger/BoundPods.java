@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.Priority;
-import io.aliquot.api.names.Vgpu;
-import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Priority;
+import io.aliquot.api.pods.Vgpu;
+import io.aliquot.api.pods.Vgpus;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.placement.ContainerKind;

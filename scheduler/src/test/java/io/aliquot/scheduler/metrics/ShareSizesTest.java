@@ -2,13 +2,13 @@ package io.aliquot.scheduler.metrics;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.MemoryRequest.Mebibytes;
-import io.aliquot.api.names.MemoryRequest.Percentage;
-import io.aliquot.api.names.MemoryRequest.WholeCard;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.VisibleDevices;
+import io.aliquot.api.pods.MemoryRequest.Mebibytes;
+import io.aliquot.api.pods.MemoryRequest.Percentage;
+import io.aliquot.api.pods.MemoryRequest.WholeCard;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.nodeagent;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.CertificateDigest;
+import io.aliquot.api.nodes.CertificateDigest;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus;
 import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;
 import io.aliquot.scheduler.cluster.FakeCluster;

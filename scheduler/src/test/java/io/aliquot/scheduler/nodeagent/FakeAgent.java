@@ -4,7 +4,7 @@ import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpsConfigurator;
 import com.sun.net.httpserver.HttpsParameters;
 import com.sun.net.httpserver.HttpsServer;
-import io.aliquot.api.names.CertificateDigest;
+import io.aliquot.api.nodes.CertificateDigest;
 import io.aliquot.scheduler.server.ports.KeyStores;
 import io.aliquot.testing.Tls;
 import java.io.IOException;

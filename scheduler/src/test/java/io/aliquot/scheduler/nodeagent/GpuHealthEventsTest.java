@@ -2,9 +2,9 @@ package io.aliquot.scheduler.nodeagent;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth.Recovery;
-import io.aliquot.api.names.GpuHealth.Unhealthy;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth.Recovery;
+import io.aliquot.api.nodes.GpuHealth.Unhealthy;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.NodeId;
 import io.aliquot.scheduler.extender.ExtenderFixture;

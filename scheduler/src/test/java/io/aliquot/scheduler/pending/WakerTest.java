@@ -4,9 +4,9 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.placement;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Gpu;
+import io.aliquot.api.nodes.Gpu;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;

@@ -8,12 +8,12 @@ import static io.aliquot.scheduler.placement.PlacementPolicy.BINPACK;
 import static io.aliquot.scheduler.placement.PlacementPolicy.SPREAD;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.ForeignHolder;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.SharingMode;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.ForeignHolder;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.scheduler.placement.Feasibility.Refused;
 import java.util.List;
 import java.util.Map;

@@ -1,14 +1,14 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuHealth;
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.SharingMode;
-import io.aliquot.api.names.Vgpus;
-import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuHealth;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.nodes.VisibleDevices;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.Vgpus;
 import java.time.Instant;
 import java.util.Arrays;
 import java.util.HashMap;

@@ -4,9 +4,9 @@ import static io.aliquot.scheduler.placement.Gpus.request;
 import static io.aliquot.scheduler.placement.PlacementPolicy.FRAGMENTATION;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.GpuKind.MigInstance;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.GpuKind.MigInstance;
+import io.aliquot.api.nodes.SharingMode;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;

@@ -2,8 +2,8 @@ package io.aliquot.scheduler.preemption;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.cluster.LabelSelector;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Commitment.Granted;

@@ -4,9 +4,9 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.pods.CorePolicy;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.Cluster.PodState;
 import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;

@@ -5,9 +5,9 @@ import static io.aliquot.scheduler.placement.Gpus.request;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Holding;

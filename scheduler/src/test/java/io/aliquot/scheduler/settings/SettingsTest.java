@@ -3,10 +3,10 @@ package io.aliquot.scheduler.settings;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.NodeLabel;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.PodDefaults;
+import io.aliquot.api.nodes.NodeLabel;
+import io.aliquot.api.pods.Compatibility;
+import io.aliquot.api.pods.Placement;
+import io.aliquot.api.pods.PodDefaults;
 import io.aliquot.api.ports.ApiServers;
 import java.util.HashMap;
 import java.util.Map;

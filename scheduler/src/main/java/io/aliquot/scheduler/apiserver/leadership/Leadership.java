@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.apiserver.leadership;
 
-import io.aliquot.api.names.Fence;
+import io.aliquot.api.pods.Fence;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus.NotLeading;

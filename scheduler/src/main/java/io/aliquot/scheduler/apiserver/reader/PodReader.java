@@ -2,12 +2,12 @@ package io.aliquot.scheduler.apiserver.reader;
 
 import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.foreign.HamiAllocation;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.Vgpu;
-import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.Vgpu;
+import io.aliquot.api.pods.Vgpus;
 import io.aliquot.scheduler.cluster.AllocationAnnotations;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.endpoints;
 
-import io.aliquot.api.names.Sha256;
+import io.aliquot.api.format.Sha256;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
 import java.util.Map;

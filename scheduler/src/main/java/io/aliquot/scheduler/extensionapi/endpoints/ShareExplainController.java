@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.endpoints;
 
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.explain.Explainer.ScoredNode;
 import io.aliquot.scheduler.explain.Explanation;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.extensionapi.endpoints;
 
-import io.aliquot.api.names.CoreRules;
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.CoreRules;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
 import io.aliquot.scheduler.extensionapi.machinery.Patch;
 import io.aliquot.scheduler.extensionapi.machinery.Printer;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.identity;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import jakarta.servlet.http.HttpServletRequest;
 import java.io.ByteArrayInputStream;
 import java.net.URLDecoder;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.identity;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.annotation.PostConstruct;

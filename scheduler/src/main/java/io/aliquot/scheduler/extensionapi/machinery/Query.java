@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.machinery;
 
-import io.aliquot.api.names.FormatException;
+import io.aliquot.api.format.FormatException;
 import io.aliquot.scheduler.cluster.LabelSelector;
 import jakarta.servlet.http.HttpServletRequest;
 import java.nio.charset.StandardCharsets;

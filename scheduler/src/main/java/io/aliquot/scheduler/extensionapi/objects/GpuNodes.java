@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
-import io.aliquot.api.names.GpuHealth.Unhealthy;
+import io.aliquot.api.nodes.GpuHealth.Unhealthy;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.NodeId;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes;

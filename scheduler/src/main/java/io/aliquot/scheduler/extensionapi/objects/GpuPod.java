@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.pods.Vgpu;
 import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;

@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.MemoryRequest.Mebibytes;
-import io.aliquot.api.names.MemoryRequest.Percentage;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.api.pods.MemoryRequest.Mebibytes;
+import io.aliquot.api.pods.MemoryRequest.Percentage;
+import io.aliquot.api.pods.Vgpu;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.ApiObject;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Column;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Metadata;

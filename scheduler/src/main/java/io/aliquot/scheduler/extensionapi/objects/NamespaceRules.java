@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
-import io.aliquot.api.names.CoreRules;
+import io.aliquot.api.pods.CoreRules;
 
 /** What namespaces forbid their pods. Thread-safe. */
 public interface NamespaceRules {

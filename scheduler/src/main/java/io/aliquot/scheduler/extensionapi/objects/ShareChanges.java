@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
-import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.CorePolicy;
+import io.aliquot.api.pods.Vgpu;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.ledger.ContainerShareChange;
 import java.util.ArrayList;

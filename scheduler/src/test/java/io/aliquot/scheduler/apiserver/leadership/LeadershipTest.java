@@ -2,7 +2,7 @@ package io.aliquot.scheduler.apiserver.leadership;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Fence;
+import io.aliquot.api.pods.Fence;
 import io.aliquot.scheduler.cluster.Cluster;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus.Leads;
 import io.aliquot.testing.Await;

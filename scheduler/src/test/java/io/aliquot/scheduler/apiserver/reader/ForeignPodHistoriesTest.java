@@ -2,12 +2,12 @@ package io.aliquot.scheduler.apiserver.reader;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.ForeignHolder;
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.nodes.ForeignHolder;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.pods.Placement;
+import io.aliquot.api.pods.Vgpu;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;

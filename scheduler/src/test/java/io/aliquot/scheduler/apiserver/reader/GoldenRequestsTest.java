@@ -2,8 +2,8 @@ package io.aliquot.scheduler.apiserver.reader;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Gpu;
-import io.aliquot.api.names.Placement;
+import io.aliquot.api.nodes.Gpu;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.fabric8.kubernetes.api.model.Pod;

@@ -3,12 +3,12 @@ package io.aliquot.scheduler.apiserver.reader;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.tuple;
 
-import io.aliquot.api.names.Inventory;
-import io.aliquot.api.names.NodeLabel;
-import io.aliquot.api.names.NodeSharing;
-import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.NodeLabel;
+import io.aliquot.api.nodes.NodeSharing;
+import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.cluster.NodeId;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Condition;
 import io.aliquot.scheduler.ledger.NodeFacts;

@@ -4,9 +4,9 @@ import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.MemoryRequest.Mebibytes;
-import io.aliquot.api.names.MemoryRequest.WholeCard;
+import io.aliquot.api.format.FormatException;
+import io.aliquot.api.pods.MemoryRequest.Mebibytes;
+import io.aliquot.api.pods.MemoryRequest.WholeCard;
 import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.ForeignPod.ForeignVgpu;
 import io.aliquot.scheduler.placement.ContainerKind;

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.extensionapi.endpoints;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.names.Sha256;
+import io.aliquot.api.format.Sha256;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Gpu;

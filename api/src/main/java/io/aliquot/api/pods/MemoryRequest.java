@@ -1,0 +1,50 @@
+package io.aliquot.api.pods;
+
+import io.aliquot.api.format.FormatException;
+
+/** The device memory that a container requests for each of its vGPUs. */
+public sealed interface MemoryRequest {
+    /**
+     * The memory in MiB if the vGPU is on this GPU.
+     *
+     * @param cardMiB the memory of the GPU that one vGPU can get
+     * @return more than {@code cardMiB} if the request does not fit the GPU
+     */
+    int on(int cardMiB);
+
+    /** An amount in MiB, 1 to {@value Vgpu#LARGEST_MIB}. */
+    record Mebibytes(int amount) implements MemoryRequest {
+        public Mebibytes {
+            if (amount < 1 || amount > Vgpu.LARGEST_MIB) {
+                throw FormatException.expected("MiB from 1 to " + Vgpu.LARGEST_MIB, Integer.toString(amount));
+            }
+        }
+
+        @Override
+        public int on(int cardMiB) {
+            return amount;
+        }
+    }
+
+    /** A part of the GPU's memory in percent, 1 to 100; rounded down to a MiB, at least 1 MiB. */
+    record Percentage(int percent) implements MemoryRequest {
+        public Percentage {
+            if (percent < 1 || percent > 100) {
+                throw FormatException.expected("a percentage from 1 to 100", Integer.toString(percent));
+            }
+        }
+
+        @Override
+        public int on(int cardMiB) {
+            return Math.max(1, (int) ((long) cardMiB * percent / 100));
+        }
+    }
+
+    /** All memory of the GPU. */
+    record WholeCard() implements MemoryRequest {
+        @Override
+        public int on(int cardMiB) {
+            return cardMiB;
+        }
+    }
+}
