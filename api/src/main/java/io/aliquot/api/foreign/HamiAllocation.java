@@ -1,5 +1,7 @@
 package io.aliquot.api.foreign;
 
+import static io.aliquot.api.format.FormatException.expect;
+
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.pods.CorePolicy;
 import io.aliquot.api.pods.Priority;
@@ -48,17 +50,16 @@ public record HamiAllocation(List<List<Vgpu>> containers) {
             }
             containers.add(vgpus);
         }
-        if (containers.stream().allMatch(List::isEmpty)) {
-            throw FormatException.expected("at least one device such as GPU-<uuid>,NVIDIA,3000,30:;", text);
-        }
+        expect(
+                !containers.stream().allMatch(List::isEmpty),
+                "at least one device such as GPU-<uuid>,NVIDIA,3000,30:;",
+                text);
         return new HamiAllocation(containers);
     }
 
     private static Vgpu vgpu(String device) {
         String[] fields = device.split(",", -1);
-        if (fields.length < FIELDS) {
-            throw FormatException.expected("a device as UUID,vendor,MiB,cores", device);
-        }
+        expect(fields.length >= FIELDS, "a device as UUID,vendor,MiB,cores", device);
         return new Vgpu(
                 fields[0],
                 number("MiB", fields[2]),
@@ -70,9 +71,7 @@ public record HamiAllocation(List<List<Vgpu>> containers) {
     }
 
     private static int number(String name, String text) {
-        if (!text.matches("[0-9]{1,9}")) {
-            throw FormatException.expected("a whole number for " + name, text);
-        }
+        expect(text.matches("[0-9]{1,9}"), "a whole number for " + name, text);
         return Integer.parseInt(text);
     }
 }

@@ -21,6 +21,13 @@ public final class FormatException extends IllegalArgumentException {
         return new FormatException("expected " + expected + ", found " + quote(found));
     }
 
+    /** Throws what {@link #expected} returns unless {@code holds}. */
+    public static void expect(boolean holds, String expected, Object found) {
+        if (!holds) {
+            throw expected(expected, String.valueOf(found));
+        }
+    }
+
     /** The text in quotation marks, at most {@value #MAX_QUOTE} characters of it, control characters escaped. */
     public static String quote(String text) {
         var shown = new StringBuilder("\"");

@@ -1,5 +1,7 @@
 package io.aliquot.api.format;
 
+import static io.aliquot.api.format.FormatException.expect;
+
 import java.util.Set;
 
 /** UUIDs of GPUs and of MIG instances as NVML prints them. */
@@ -23,9 +25,7 @@ public final class GpuUuids {
 
     /** Returns the text if it is the UUID of a GPU or of an instance; otherwise throws a {@link FormatException}. */
     public static String check(String uuid) {
-        if (!hasShape(uuid)) {
-            throw FormatException.expected("a GPU's UUID such as GPU-8f6e8f0c-12ab-34cd-56ef-1234567890ab", uuid);
-        }
+        expect(hasShape(uuid), "a GPU's UUID such as GPU-8f6e8f0c-12ab-34cd-56ef-1234567890ab", uuid);
         return uuid;
     }
 

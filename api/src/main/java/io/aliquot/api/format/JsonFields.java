@@ -1,5 +1,7 @@
 package io.aliquot.api.format;
 
+import static io.aliquot.api.format.FormatException.expect;
+
 import java.time.Instant;
 import java.time.format.DateTimeParseException;
 import java.util.OptionalInt;
@@ -93,11 +95,5 @@ public final class JsonFields {
 
     public static String optionalText(JsonNode object, String name) {
         return object.has(name) ? text(object, name) : "";
-    }
-
-    public static void expect(boolean holds, String expected, Object found) {
-        if (!holds) {
-            throw FormatException.expected(expected, String.valueOf(found));
-        }
     }
 }

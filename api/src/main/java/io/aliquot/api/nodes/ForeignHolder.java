@@ -1,6 +1,7 @@
 package io.aliquot.api.nodes;
 
-import io.aliquot.api.format.FormatException;
+import static io.aliquot.api.format.FormatException.expect;
+
 import java.util.regex.Pattern;
 
 /**
@@ -22,12 +23,8 @@ public record ForeignHolder(String pod, String resource, boolean hami) implement
     }
 
     public ForeignHolder {
-        if (!POD.matcher(pod).matches()) {
-            throw FormatException.expected("a pod's namespace/name", pod);
-        }
-        if (!RESOURCE.matcher(resource).matches()) {
-            throw FormatException.expected("an extended resource's name", resource);
-        }
+        expect(POD.matcher(pod).matches(), "a pod's namespace/name", pod);
+        expect(RESOURCE.matcher(resource).matches(), "an extended resource's name", resource);
     }
 
     /** As users read it: {@code held by pod team/train through nvidia.com/gpu}. */

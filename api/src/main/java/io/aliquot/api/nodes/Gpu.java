@@ -1,6 +1,7 @@
 package io.aliquot.api.nodes;
 
-import io.aliquot.api.format.FormatException;
+import static io.aliquot.api.format.FormatException.expect;
+
 import io.aliquot.api.format.GpuUuids;
 import java.util.List;
 import java.util.Map;
@@ -60,18 +61,18 @@ public record Gpu(
 
     public Gpu {
         GpuUuids.check(uuid);
-        check(index >= 0 && index < 1024, "an index from 0 to 1023", index);
-        check(!model.isBlank() && model.length() <= 200, "a model's name", model);
-        check(
+        expect(index >= 0 && index < 1024, "an index from 0 to 1023", index);
+        expect(!model.isBlank() && model.length() <= 200, "a model's name", model);
+        expect(
                 memoryMiB >= (health.healthy() ? 1 : 0) && memoryMiB <= LARGEST_MIB,
                 "memoryMiB from 1 to " + LARGEST_MIB,
                 memoryMiB);
-        check(contextMiB >= 0 && contextMiB <= memoryMiB, "contextMiB from 0 to memoryMiB", contextMiB);
-        check(numa >= -1 && numa < 1024, "a NUMA domain from -1 (unknown) to 1023", numa);
-        check(mode.equals(SHIM), "mode shim", mode);
+        expect(contextMiB >= 0 && contextMiB <= memoryMiB, "contextMiB from 0 to memoryMiB", contextMiB);
+        expect(numa >= -1 && numa < 1024, "a NUMA domain from -1 (unknown) to 1023", numa);
+        expect(mode.equals(SHIM), "mode shim", mode);
         links = Map.copyOf(links);
         links.keySet().forEach(GpuUuids::check);
-        check(heldBy.size() <= MOST_HOLDERS, "at most " + MOST_HOLDERS + " holders", heldBy.size());
+        expect(heldBy.size() <= MOST_HOLDERS, "at most " + MOST_HOLDERS + " holders", heldBy.size());
         heldBy = List.copyOf(heldBy);
     }
 
@@ -105,11 +106,5 @@ public record Gpu(
     /** What it is if it is an instance; empty for a card. */
     public Optional<GpuKind.MigInstance> instance() {
         return kind instanceof GpuKind.MigInstance instance ? Optional.of(instance) : Optional.empty();
-    }
-
-    private static void check(boolean holds, String expected, Object found) {
-        if (!holds) {
-            throw FormatException.expected(expected, String.valueOf(found));
-        }
     }
 }

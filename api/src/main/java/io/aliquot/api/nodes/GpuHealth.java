@@ -1,5 +1,7 @@
 package io.aliquot.api.nodes;
 
+import static io.aliquot.api.format.FormatException.expect;
+
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.format.Keywords;
 import java.time.Instant;
@@ -25,14 +27,14 @@ public sealed interface GpuHealth {
         private static final int LARGEST_XID = 9999;
 
         public Unhealthy {
-            if (reason.isBlank()
-                    || reason.length() > LONGEST_REASON
-                    || reason.codePoints().anyMatch(Character::isISOControl)) {
-                throw FormatException.expected("a reason of 1 to " + LONGEST_REASON + " printable characters", reason);
-            }
-            if (xid.isPresent() && (xid.getAsInt() < 1 || xid.getAsInt() > LARGEST_XID)) {
-                throw FormatException.expected("an XID from 1 to " + LARGEST_XID, Integer.toString(xid.getAsInt()));
-            }
+            expect(
+                    !reason.isBlank()
+                            && reason.length() <= LONGEST_REASON
+                            && reason.codePoints().noneMatch(Character::isISOControl),
+                    "a reason of 1 to " + LONGEST_REASON + " printable characters",
+                    reason);
+            int number = xid.orElse(1);
+            expect(number >= 1 && number <= LARGEST_XID, "an XID from 1 to " + LARGEST_XID, number);
             since = since.truncatedTo(ChronoUnit.SECONDS);
         }
 

@@ -1,6 +1,7 @@
 package io.aliquot.api.nodes;
 
-import io.aliquot.api.format.FormatException;
+import static io.aliquot.api.format.FormatException.expect;
+
 import io.aliquot.api.format.GpuUuids;
 import java.util.regex.Pattern;
 
@@ -29,16 +30,15 @@ public sealed interface GpuKind {
 
         public MigInstance {
             GpuUuids.check(card);
-            if (!PROFILE.matcher(profile).matches()) {
-                throw FormatException.expected("a MIG profile such as 1g.10gb", profile);
-            }
-            if (cardSlices < 1 || cardSlices > MOST_SLICES || slices < 1 || slices > cardSlices) {
-                throw FormatException.expected("slices from 1 to those of the card", slices + " of " + cardSlices);
-            }
-            if (multiprocessors < 1 || cardMiB < 1 || cardMiB > Gpu.LARGEST_MIB) {
-                throw FormatException.expected(
-                        "multiprocessors and memory of the card", multiprocessors + " and " + cardMiB);
-            }
+            expect(PROFILE.matcher(profile).matches(), "a MIG profile such as 1g.10gb", profile);
+            expect(
+                    cardSlices >= 1 && cardSlices <= MOST_SLICES && slices >= 1 && slices <= cardSlices,
+                    "slices from 1 to those of the card",
+                    slices + " of " + cardSlices);
+            expect(
+                    multiprocessors >= 1 && cardMiB >= 1 && cardMiB <= Gpu.LARGEST_MIB,
+                    "multiprocessors and memory of the card",
+                    multiprocessors + " and " + cardMiB);
         }
 
         /** The profile as it is in names of resources, such as {@code 1g.10gb.me}. */

@@ -1,6 +1,6 @@
 package io.aliquot.api.nodes;
 
-import static io.aliquot.api.format.JsonFields.expect;
+import static io.aliquot.api.format.FormatException.expect;
 import static io.aliquot.api.format.JsonFields.field;
 import static io.aliquot.api.format.JsonFields.instant;
 import static io.aliquot.api.format.JsonFields.integer;

@@ -1,6 +1,7 @@
 package io.aliquot.api.nodes;
 
-import io.aliquot.api.format.FormatException;
+import static io.aliquot.api.format.FormatException.expect;
+
 import io.aliquot.api.names.Labels;
 import java.util.Map;
 import java.util.regex.Pattern;
@@ -19,10 +20,10 @@ public record NodeLabel(String key, String value) {
             new NodeLabel(Labels.GPU, Labels.GPU_ON); // after the patterns, which it needs
 
     public NodeLabel {
-        if (!KEY.matcher(key).matches() || !VALUE.matcher(value).matches() || key.equals(Labels.NODE_AGENT)) {
-            throw FormatException.expected(
-                    "a node label such as " + Labels.GPU + "=" + Labels.GPU_ON, key + "=" + value);
-        }
+        expect(
+                KEY.matcher(key).matches() && VALUE.matcher(value).matches() && !key.equals(Labels.NODE_AGENT),
+                "a node label such as " + Labels.GPU + "=" + Labels.GPU_ON,
+                key + "=" + value);
     }
 
     public static NodeLabel parse(String text) {

@@ -1,5 +1,7 @@
 package io.aliquot.api.nodes;
 
+import static io.aliquot.api.format.FormatException.expect;
+
 import io.aliquot.api.format.CommaSeparated;
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.format.GpuUuids;
@@ -64,14 +66,10 @@ public record NodeSharing(SharingMode mode, Map<String, OfGpu> exceptions) {
 
     private static Map.Entry<String, OfGpu> parse(String text) {
         String[] parts = text.split("=", -1);
-        if (parts.length != 2) {
-            throw FormatException.expected("a GPU's index or UUID, = and its mode, such as " + EXAMPLE, text);
-        }
+        expect(parts.length == 2, "a GPU's index or UUID, = and its mode, such as " + EXAMPLE, text);
         String gpu = parts[0].strip();
         String[] how = parts[1].strip().split(":", -1);
-        if (how.length > 2) {
-            throw FormatException.expected("a mode and at most one number of slots, such as " + EXAMPLE, text);
-        }
+        expect(how.length <= 2, "a mode and at most one number of slots, such as " + EXAMPLE, text);
         SharingMode mode =
                 Keywords.parse("GPU " + FormatException.quote(gpu), how[0].strip(), OF_ONE_GPU, SharingMode::print);
         int slots =

@@ -1,6 +1,6 @@
 package io.aliquot.api.pods;
 
-import io.aliquot.api.format.FormatException;
+import static io.aliquot.api.format.FormatException.expect;
 
 /**
  * The leader that wrote a Binding: {@code <holderIdentity>/<leaseTransitions>} of the scheduler's Lease. A policy in
@@ -11,12 +11,8 @@ import io.aliquot.api.format.FormatException;
  */
 public record Fence(String holder, int transitions) {
     public Fence {
-        if (holder.isEmpty()) {
-            throw FormatException.expected("a Lease's holder", holder);
-        }
-        if (transitions < 0) {
-            throw FormatException.expected("a count of transitions", Integer.toString(transitions));
-        }
+        expect(!holder.isEmpty(), "a Lease's holder", holder);
+        expect(transitions >= 0, "a count of transitions", transitions);
     }
 
     public String print() {

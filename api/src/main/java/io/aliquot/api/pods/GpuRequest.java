@@ -1,5 +1,7 @@
 package io.aliquot.api.pods;
 
+import static io.aliquot.api.format.FormatException.expect;
+
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.format.Quantity;
 import io.aliquot.api.names.Resources;
@@ -30,12 +32,8 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
     }
 
     public GpuRequest {
-        if (vgpus < 1 || vgpus > MOST_VGPUS) {
-            throw FormatException.expected("vGPUs from 1 to " + MOST_VGPUS, Integer.toString(vgpus));
-        }
-        if (cores < 0 || cores > ALL_CORES) {
-            throw FormatException.expected("cores from 0 to " + ALL_CORES, Integer.toString(cores));
-        }
+        expect(vgpus >= 1 && vgpus <= MOST_VGPUS, "vGPUs from 1 to " + MOST_VGPUS, vgpus);
+        expect(cores >= 0 && cores <= ALL_CORES, "cores from 0 to " + ALL_CORES, cores);
     }
 
     /**

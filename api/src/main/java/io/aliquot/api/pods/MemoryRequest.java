@@ -1,6 +1,6 @@
 package io.aliquot.api.pods;
 
-import io.aliquot.api.format.FormatException;
+import static io.aliquot.api.format.FormatException.expect;
 
 /** The device memory that a container requests for each of its vGPUs. */
 public sealed interface MemoryRequest {
@@ -15,9 +15,7 @@ public sealed interface MemoryRequest {
     /** An amount in MiB, 1 to {@value Vgpu#LARGEST_MIB}. */
     record Mebibytes(int amount) implements MemoryRequest {
         public Mebibytes {
-            if (amount < 1 || amount > Vgpu.LARGEST_MIB) {
-                throw FormatException.expected("MiB from 1 to " + Vgpu.LARGEST_MIB, Integer.toString(amount));
-            }
+            expect(amount >= 1 && amount <= Vgpu.LARGEST_MIB, "MiB from 1 to " + Vgpu.LARGEST_MIB, amount);
         }
 
         @Override
@@ -29,9 +27,7 @@ public sealed interface MemoryRequest {
     /** A part of the GPU's memory in percent, 1 to 100; rounded down to a MiB, at least 1 MiB. */
     record Percentage(int percent) implements MemoryRequest {
         public Percentage {
-            if (percent < 1 || percent > 100) {
-                throw FormatException.expected("a percentage from 1 to 100", Integer.toString(percent));
-            }
+            expect(percent >= 1 && percent <= 100, "a percentage from 1 to 100", percent);
         }
 
         @Override

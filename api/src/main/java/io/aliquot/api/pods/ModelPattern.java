@@ -1,7 +1,8 @@
 package io.aliquot.api.pods;
 
+import static io.aliquot.api.format.FormatException.expect;
+
 import io.aliquot.api.format.CommaSeparated;
-import io.aliquot.api.format.FormatException;
 import java.util.List;
 
 /**
@@ -16,9 +17,10 @@ public record ModelPattern(String words, boolean openStart, boolean openEnd) {
     private static final int MAX_LENGTH = 100;
 
     public ModelPattern {
-        if (words.length() > MAX_LENGTH || !words.matches("[A-Za-z0-9]([A-Za-z0-9 ._/()+-]*[A-Za-z0-9)+])?")) {
-            throw FormatException.expected("a GPU model such as A100 or RTX 4090", words);
-        }
+        expect(
+                words.length() <= MAX_LENGTH && words.matches("[A-Za-z0-9]([A-Za-z0-9 ._/()+-]*[A-Za-z0-9)+])?"),
+                "a GPU model such as A100 or RTX 4090",
+                words);
     }
 
     public static ModelPattern parse(String text) {

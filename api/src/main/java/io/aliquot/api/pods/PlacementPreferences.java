@@ -1,7 +1,8 @@
 package io.aliquot.api.pods;
 
+import static io.aliquot.api.format.FormatException.expect;
+
 import io.aliquot.api.format.CommaSeparated;
-import io.aliquot.api.format.FormatException;
 import io.aliquot.api.format.GpuUuids;
 import io.aliquot.api.format.Keywords;
 import io.aliquot.api.names.Annotations;
@@ -64,7 +65,7 @@ public record PlacementPreferences(
     /**
      * Reads Aliquot's annotations of a pod and ignores all others, HAMi's included.
      *
-     * @throws FormatException if a value is unknown, with the allowed ones
+     * @throws io.aliquot.api.format.FormatException if a value is unknown, with the allowed ones
      */
     public static PlacementPreferences parse(Map<String, String> annotations) {
         return Collections.disjoint(annotations.keySet(), NAMES) ? NONE : read(annotations);
@@ -106,9 +107,7 @@ public record PlacementPreferences(
 
     public static Set<Integer> indexes(String where, String text) {
         return Set.copyOf(CommaSeparated.parse(where, text, element -> {
-            if (!element.matches("[0-9]{1,3}")) {
-                throw FormatException.expected("a GPU's index on its node such as 0", element);
-            }
+            expect(element.matches("[0-9]{1,3}"), "a GPU's index on its node such as 0", element);
             return Integer.valueOf(element);
         }));
     }

@@ -1,5 +1,7 @@
 package io.aliquot.api.pods;
 
+import static io.aliquot.api.format.FormatException.expect;
+
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.format.GpuUuids;
 import io.aliquot.api.nodes.Gpu;
@@ -42,9 +44,10 @@ public record Vgpu(
     }
 
     static Vgpu parse(String line) {
-        if (line.isEmpty() || line.startsWith(" ") || line.endsWith(" ")) {
-            throw FormatException.expected("a vGPU without spaces around it", line);
-        }
+        expect(
+                !(line.isEmpty() || line.startsWith(" ") || line.endsWith(" ")),
+                "a vGPU without spaces around it",
+                line);
         var fields = new StringTokenizer(line, " ");
         String uuid = fields.nextToken();
         var seen = new HashSet<String>();
@@ -83,17 +86,13 @@ public record Vgpu(
                 default -> ignoreUnknown(key, field);
             }
         }
-        if (!seen.contains("memory") || !seen.contains("cores")) {
-            throw FormatException.expected("memory=<n>Mi and cores=<n> after the UUID", line);
-        }
+        expect(seen.contains("memory") && seen.contains("cores"), "memory=<n>Mi and cores=<n> after the UUID", line);
         return new Vgpu(uuid, memoryMiB, cores, policy, priority, contextMiB, exclusive);
     }
 
     /** Ignores a field of a newer version. */
     private static void ignoreUnknown(String key, String field) {
-        if (!KEY.matcher(key).matches()) {
-            throw FormatException.expected("key=value or a flag", field);
-        }
+        expect(KEY.matcher(key).matches(), "key=value or a flag", field);
     }
 
     String print() {

@@ -1,5 +1,7 @@
 package io.aliquot.api.pods;
 
+import static io.aliquot.api.format.FormatException.expect;
+
 import io.aliquot.api.format.FormatException;
 import java.util.ArrayList;
 import java.util.List;
@@ -17,12 +19,11 @@ public record Vgpus(List<Vgpu> list) {
 
     public Vgpus {
         list = List.copyOf(list);
-        if (list.isEmpty()) {
-            throw FormatException.expected("at least one vGPU", "none");
-        }
-        if (list.size() > 1 && list.stream().map(Vgpu::uuid).distinct().count() < list.size()) {
-            throw FormatException.expected("each GPU once", "a UUID twice");
-        }
+        expect(!list.isEmpty(), "at least one vGPU", "none");
+        expect(
+                list.size() == 1 || list.stream().map(Vgpu::uuid).distinct().count() == list.size(),
+                "each GPU once",
+                "a UUID twice");
     }
 
     public static Vgpus parse(String text) {

@@ -1,9 +1,8 @@
 package io.aliquot.api.usage;
 
-import static io.aliquot.api.format.JsonFields.expect;
+import static io.aliquot.api.format.FormatException.expect;
 
 import com.fasterxml.jackson.annotation.JsonUnwrapped;
-import io.aliquot.api.format.FormatException;
 import io.aliquot.api.format.GpuUuids;
 import io.aliquot.api.pods.CorePolicy;
 import io.aliquot.api.pods.Held;
@@ -95,7 +94,7 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits, List<OfPod> p
                 pods.size());
     }
 
-    /** Throws a {@link FormatException} that names the field which is wrong. */
+    /** Throws a {@link io.aliquot.api.format.FormatException} that names the field which is wrong. */
     public static NodeAllocation parse(String text) {
         return AgentJson.parse(NodeAllocation.class, text);
     }

@@ -1,6 +1,6 @@
 package io.aliquot.api.usage;
 
-import static io.aliquot.api.format.JsonFields.expect;
+import static io.aliquot.api.format.FormatException.expect;
 
 /**
  * A container of a pod, as a node agent knows it.

@@ -1,9 +1,8 @@
 package io.aliquot.api.usage;
 
-import static io.aliquot.api.format.JsonFields.expect;
+import static io.aliquot.api.format.FormatException.expect;
 
 import com.fasterxml.jackson.annotation.JsonUnwrapped;
-import io.aliquot.api.format.FormatException;
 import io.aliquot.api.format.JsonFields;
 import java.time.Instant;
 import java.util.List;
@@ -93,7 +92,7 @@ public record UsageHistory(
         return List.copyOf(values);
     }
 
-    /** Throws a {@link FormatException} that names the field which is wrong. */
+    /** Throws a {@link io.aliquot.api.format.FormatException} that names the field which is wrong. */
     public static UsageHistory parse(String text) {
         return AgentJson.parse(UsageHistory.class, text);
     }

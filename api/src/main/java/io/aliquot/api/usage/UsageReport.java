@@ -1,10 +1,9 @@
 package io.aliquot.api.usage;
 
-import static io.aliquot.api.format.JsonFields.expect;
+import static io.aliquot.api.format.FormatException.expect;
 
 import com.fasterxml.jackson.annotation.JsonTypeInfo;
 import com.fasterxml.jackson.annotation.JsonUnwrapped;
-import io.aliquot.api.format.FormatException;
 import io.aliquot.api.format.GpuUuids;
 import java.time.Instant;
 import java.util.List;
@@ -219,7 +218,7 @@ public record UsageReport(
                 .findFirst();
     }
 
-    /** Throws a {@link FormatException} that names the field which is wrong. */
+    /** Throws a {@link io.aliquot.api.format.FormatException} that names the field which is wrong. */
     public static UsageReport parse(String text) {
         return AgentJson.parse(UsageReport.class, text);
     }
