@@ -174,7 +174,7 @@ run_upgrade() {
 run_part() { # PART
     export ALIQUOT_LONG=1
     case $1 in
-        java) maven -T 2 -pl api,testing,scheduler -Daliquot.histories=10000 -Dschemathesis.examples=20 ;;
+        java) maven -T 2 -pl api,testing,scheduler -Daliquot.histories=10000 -Daliquot.reviews=5000 -Dschemathesis.examples=20 ;;
         placement) maven -pl api,testing,scheduler,simulator -DskipITs -Dtest=RequiredModelsTest -Dsurefire.failIfNoSpecifiedTests=false ;;
         native) ALIQUOT_KILL_ROUNDS=5000 maven -pl api,testing,native-shim,device-plugin ;;
         lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!},!ShortPodsIT" ;;
