@@ -7,7 +7,7 @@ import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.LedgerConfiguration;
 import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
-import io.aliquot.scheduler.extensionapi.endpoints.DiscoveryController;
+import io.aliquot.scheduler.extensionapi.endpoints.DocumentsController;
 import io.aliquot.scheduler.extensionapi.endpoints.ObjectsController;
 import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.extensionapi.identity.IdentityFilter;
@@ -88,7 +88,7 @@ import tools.jackson.databind.JsonNode;
     IdentityFilter.class,
     FrontProxyKeeper.class,
     LeaderProxy.class,
-    DiscoveryController.class,
+    DocumentsController.class,
     GpuNodes.class,
     GpuNodeResource.class,
     GpuResource.class,
