@@ -44,7 +44,7 @@ import org.springframework.stereotype.Component;
  * has the same content on every replica, apart from usage and, in a single GET, the explanation. Thread-safe.
  */
 @Component
-public final class GpuShares implements Resource<GpuPod> {
+public final class GpuShares extends Resource<GpuPod> {
     private static final List<Column> COLUMNS = List.of(
             Resource.column("Name", "string", 0, "Name of the pod"),
             Resource.column("Status", "string", 0, "Pending, Bound or Terminating"),
@@ -66,11 +66,11 @@ public final class GpuShares implements Resource<GpuPod> {
 
     private static final int MOST_REFRESHED = 50;
 
-    private final WatchCache<GpuPod> store = new WatchCache<>(GpuPod::bytes);
     private final UsageLookup usage;
     private final Clock clock;
 
     GpuShares(UsageLookup usage, Clock clock) {
+        super("GpuShare", COLUMNS, FIELDS, new WatchCache<>(GpuPod::bytes));
         this.usage = usage;
         this.clock = clock;
     }
@@ -79,7 +79,7 @@ public final class GpuShares implements Resource<GpuPod> {
 
     /** Adds or updates a pod. */
     public void put(GpuPod pod) {
-        store.put(key(pod.id().namespace(), pod.id().name()), pod, pod.version());
+        store().put(key(pod.id().namespace(), pod.id().name()), pod, pod.version());
     }
 
     /**
@@ -89,43 +89,25 @@ public final class GpuShares implements Resource<GpuPod> {
      */
     public void remove(PodId pod, OptionalLong version) {
         String key = key(pod.namespace(), pod.name());
-        if (store.find(key).filter(known -> known.id().uid().equals(pod.uid())).isPresent()) {
-            store.remove(key, version);
+        if (store().find(key)
+                .filter(known -> known.id().uid().equals(pod.uid()))
+                .isPresent()) {
+            store().remove(key, version);
         }
     }
 
     /** All pods have been listed, as of this version. */
     public void listed(long version) {
-        store.listed(version);
+        store().listed(version);
     }
 
     /** Every change of a pod up to this version was reported. */
     public void reached(long version) {
-        store.reached(version);
+        store().reached(version);
     }
 
     static String key(String namespace, String name) {
         return namespace + "/" + name;
-    }
-
-    @Override
-    public String plural() {
-        return "gpushares";
-    }
-
-    @Override
-    public String kind() {
-        return "GpuShare";
-    }
-
-    @Override
-    public List<Column> columns() {
-        return COLUMNS;
-    }
-
-    @Override
-    public WatchCache<GpuPod> store() {
-        return store;
     }
 
     /** Of a team's pods, not of a cluster's: else each list would ask all agents. */
@@ -146,18 +128,13 @@ public final class GpuShares implements Resource<GpuPod> {
         return pod.labels();
     }
 
-    @Override
-    public Map<String, Function<GpuPod, String>> fields() {
-        return FIELDS;
-    }
-
     /**
      * The pod of this name.
      *
      * @throws StatusException with code 404
      */
     public GpuPod get(String namespace, String name) {
-        return store.find(key(namespace, name)).orElseThrow(() -> StatusException.notFound(plural(), name));
+        return store().find(key(namespace, name)).orElseThrow(() -> StatusException.notFound(plural(), name));
     }
 
     @Override
