@@ -4,6 +4,7 @@ import com.fasterxml.jackson.annotation.JsonClassDescription;
 import com.fasterxml.jackson.annotation.JsonPropertyDescription;
 import io.aliquot.scheduler.ledger.PodId;
 import java.util.List;
+import java.util.function.Predicate;
 
 /**
  * Why a pod is Pending, or which nodes fit it.
@@ -84,17 +85,43 @@ public record Explanation(
             @JsonPropertyDescription("Number of vGPUs to remove; 0 if slots suffice.")
             int slots) {}
 
-    /** A node that would fit the pod without these pods, all of which are needed. */
-    public record PreemptionOption(String node, List<Victim> victims) {
+    @JsonClassDescription("A node that would fit the pod without these pods.")
+    public record PreemptionOption(
+            @JsonPropertyDescription("Name of the node.") String node,
+
+            @JsonPropertyDescription("The pods, all of which are needed.")
+            List<Victim> victims) {
         public PreemptionOption {
             victims = List.copyOf(victims);
         }
+
+        /** The same, without the names of pods in other namespaces than those that pass the test. */
+        public PreemptionOption showing(Predicate<String> namespaces) {
+            return new PreemptionOption(
+                    node,
+                    victims.stream()
+                            .map(one -> namespaces.test(one.namespace)
+                                    ? one
+                                    : new Victim("", "", one.priority, one.terminating))
+                            .toList());
+        }
     }
 
-    /**
-     * A pod of a {@link PreemptionOption}.
-     *
-     * @param terminating whether the pod terminates already, without an eviction
-     */
-    public record Victim(PodId pod, int priority, boolean terminating) {}
+    @JsonClassDescription("A pod that would be evicted, or terminates already.")
+    public record Victim(
+            @JsonPropertyDescription("Its namespace; empty if the user may not list the pods there.")
+            String namespace,
+
+            @JsonPropertyDescription("Its name; empty if the user may not list the pods of its namespace.")
+            String name,
+
+            @JsonPropertyDescription("Value of its PriorityClass.")
+            int priority,
+
+            @JsonPropertyDescription("Whether it terminates already.")
+            boolean terminating) {
+        static Victim of(PodId pod, int priority, boolean terminating) {
+            return new Victim(pod.namespace(), pod.name(), priority, terminating);
+        }
+    }
 }

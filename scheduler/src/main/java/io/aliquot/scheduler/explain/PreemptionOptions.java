@@ -80,13 +80,13 @@ final class PreemptionOptions {
         terminating.forEach(holding -> removed.add(holding.pod().uid()));
         for (Victim victim : plan.victims()) {
             removed.add(victim.pod().uid());
-            victims.add(new Explanation.Victim(victim.pod(), victim.priority(), false));
+            victims.add(Explanation.Victim.of(victim.pod(), victim.priority(), false));
         }
         for (Holding holding : terminating) {
             removed.remove(holding.pod().uid());
             if (!check.fits(view.gpusWithout(removed))) {
                 removed.add(holding.pod().uid());
-                victims.add(new Explanation.Victim(holding.pod(), holding.priority(), true));
+                victims.add(Explanation.Victim.of(holding.pod(), holding.priority(), true));
             }
         }
         return victims;

@@ -304,8 +304,8 @@ class ExplainerTest {
         assertThat(explainer
                         .explain(POD, Gpus.request("APP:main: gpumem=20000"), 0, true, ledger.nodeNames())
                         .preemptionOptions())
-                .containsExactly(new Explanation.PreemptionOption(
-                        "n1", List.of(new Victim(new PodId("team", "ending", "uid-ending"), 1000, true))));
+                .containsExactly(
+                        new Explanation.PreemptionOption("n1", List.of(new Victim("team", "ending", 1000, true))));
     }
 
     @Test
@@ -386,17 +386,17 @@ class ExplainerTest {
             }
             for (Explanation.PreemptionOption option : explanation.preemptionOptions()) {
                 var uids = new java.util.HashSet<String>();
-                option.victims().forEach(victim -> uids.add(victim.pod().uid()));
+                option.victims().forEach(victim -> uids.add("uid-" + victim.name()));
                 assertThat(fixture.ledger.feasibilityWithout(option.node(), POD.uid(), request, uids))
                         .as(what)
                         .isInstanceOf(Feasibility.Fits.class);
                 for (Victim victim : option.victims()) {
                     assertThat(victim.priority()).as(what).isLessThan(3);
-                    uids.remove(victim.pod().uid());
+                    uids.remove("uid-" + victim.name());
                     assertThat(fixture.ledger.feasibilityWithout(option.node(), POD.uid(), request, uids))
                             .as(what)
                             .isInstanceOf(Feasibility.Refused.class);
-                    uids.add(victim.pod().uid());
+                    uids.add("uid-" + victim.name());
                 }
             }
         }
@@ -429,7 +429,7 @@ class ExplainerTest {
     }
 
     private static Victim victim(String name, int priority) {
-        return new Victim(new PodId("team", name, "uid-" + name), priority, false);
+        return new Victim("team", name, priority, false);
     }
 
     /** Each NUMA domain of the node has one GPU that fits, and the pod requires two GPUs of one domain. */

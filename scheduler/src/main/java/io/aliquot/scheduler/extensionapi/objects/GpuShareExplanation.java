@@ -5,6 +5,7 @@ import com.fasterxml.jackson.annotation.JsonPropertyDescription;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.NodeShortfall;
 import io.aliquot.scheduler.explain.Explanation.Nodes;
+import io.aliquot.scheduler.explain.Explanation.PreemptionOption;
 import io.aliquot.scheduler.explain.Explanation.Refusal;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Metadata;
@@ -87,25 +88,4 @@ public record GpuShareExplanation(
 
             @JsonPropertyDescription("Its value in thousandths; with fragmentation, of a GPU.")
             int thousandths) {}
-
-    @JsonClassDescription("A node that would fit the pod without these pods.")
-    public record PreemptionOption(
-            @JsonPropertyDescription("Name of the node.") String node,
-
-            @JsonPropertyDescription("The pods, all of which are needed.")
-            List<Victim> victims) {}
-
-    @JsonClassDescription("A pod that would be evicted, or terminates already.")
-    public record Victim(
-            @JsonPropertyDescription("Its namespace; empty if the user may not list the pods there.")
-            String namespace,
-
-            @JsonPropertyDescription("Its name; empty if the user may not list the pods of its namespace.")
-            String name,
-
-            @JsonPropertyDescription("Value of its PriorityClass.")
-            int priority,
-
-            @JsonPropertyDescription("Whether it terminates already.")
-            boolean terminating) {}
 }
