@@ -203,6 +203,12 @@ export const Figure = ({ label, value, note, children }) => html`
   </div>
 `;
 
+/** A text that the user types; other properties are the input's. */
+export const TextField = ({ label, change, type = 'text', ...rest }) => html`<label class="field">
+  <span>${label}</span>
+  <input type=${type} onInput=${(event) => change(event.target.value)} ...${rest} />
+</label>`;
+
 /** A list of choices; the one in force is in the address. */
 export const Select = ({ label, options, value, change }) => html`<label class="field">
   <span>${label}</span>
@@ -231,6 +237,20 @@ export const Bar = ({ label, value, limit, text, note, tone = '' }) => html`
   <//>
 `;
 
+/** A table with these titles of its columns; the children are its rows. */
+export const Table = ({ titles, children }) => html`<div class="table-frame">
+  <table>
+    <thead>
+      <tr>
+        ${titles.map((title) => html`<th key=${title} scope="col">${title}</th>`)}
+      </tr>
+    </thead>
+    <tbody>
+      ${children}
+    </tbody>
+  </table>
+</div>`;
+
 /** What cannot be shown, and what to do. */
 export const Missing = ({ title, children }) => html`
   <section class="notice" aria-label=${title}><h2>${title}</h2><p>${children}</p></section>
@@ -249,9 +269,7 @@ export function Namespaces({ error, namespace = '', change, what = 'pods' }) {
     </h2>
     <p>${error.message}. Kubernetes’ role view grants it, for all namespaces or one. Name those that you may see:</p>
     <form onSubmit=${submit}>
-      <label class="field"><span>Namespaces, separated by commas</span>
-        <input type="text" spellcheck=${false} value=${text} onInput=${(event) => setText(event.target.value)} />
-      </label>
+      <${TextField} label="Namespaces, separated by commas" spellcheck=${false} value=${text} change=${setText} />
       <button type="submit" class="primary">Show</button>
     </form>
   </section>`;
