@@ -11,6 +11,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.GpuInfo;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodScopes;
 import io.aliquot.scheduler.scoring.NodeRanking;
@@ -53,17 +54,6 @@ public final class PlacementEngine {
      * @param gpus UUIDs of its GPUs
      */
     public record PlacedPod(String uid, String node, Set<String> gpus, PodRequest request) {}
-
-    /**
-     * What pods hold of a GPU.
-     *
-     * @param cores percent of its compute
-     */
-    public record GpuUsage(long memoryMiB, int cores, int vgpus) {
-        private static GpuUsage of(GpuAmount taken) {
-            return new GpuUsage(taken.memoryMiB(), taken.cores(), taken.slots());
-        }
-    }
 
     private final Ledger ledger;
     private final NodeScoring scoring;
@@ -159,17 +149,15 @@ public final class PlacementEngine {
     }
 
     /** Free capacity of a node. */
-    public FreeResources capacity(String node) {
+    public FreeCapacity capacity(String node) {
         FreeCapacity.Shape shape = Optional.ofNullable(shapes.get(node)).orElseThrow();
-        return new FreeResources(FreeCapacity.of(
-                shape, free.getOrDefault(node, HostResources.NONE), view(node).gpus()));
+        return FreeCapacity.of(
+                shape, free.getOrDefault(node, HostResources.NONE), view(node).gpus());
     }
 
     /** What pods hold of a node's GPUs, in the order of its inventory. */
-    public List<GpuUsage> usage(String node) {
-        return view(node).gpus().stream()
-                .map(gpu -> GpuUsage.of(gpu.allocated()))
-                .toList();
+    public List<GpuAmount> usage(String node) {
+        return view(node).gpus().stream().map(GpuInfo::allocated).toList();
     }
 
     private NodeView view(String node) {
