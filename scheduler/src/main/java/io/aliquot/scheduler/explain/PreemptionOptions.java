@@ -26,21 +26,7 @@ import java.util.stream.Stream;
  * Finds pods without which a Pending pod would fit: pods that terminate already, and of the pods of lower priority
  * those that preemption would select.
  */
-final class PreemptionOptions {
-    private final PodId pod;
-    private final PodGpuRequest request;
-    private final int priority;
-    private final boolean mayPreempt;
-    private final Budgets budgets;
-
-    PreemptionOptions(PodId pod, PodGpuRequest request, int priority, boolean mayPreempt, Budgets budgets) {
-        this.pod = pod;
-        this.request = request;
-        this.priority = priority;
-        this.mayPreempt = mayPreempt;
-        this.budgets = budgets;
-    }
-
+record PreemptionOptions(PodId pod, PodGpuRequest request, int priority, boolean mayPreempt, Budgets budgets) {
     private record PricedOption(PreemptionOption option, EvictionCost cost) {}
 
     /** The options with the lowest eviction cost, one for each node at most, cheapest first. */

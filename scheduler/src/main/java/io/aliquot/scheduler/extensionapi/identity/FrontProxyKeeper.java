@@ -4,21 +4,17 @@ import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.annotation.PostConstruct;
-import jakarta.annotation.PreDestroy;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
-import java.util.concurrent.TimeUnit;
+import java.time.Duration;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.springframework.stereotype.Component;
 
 /**
- * Reads by what the front proxy is recognized, again every {@value #PERIOD_SECONDS} s, so a CA can be rotated without a
- * restart. While the API server gives no answer, the last one counts. Thread-safe.
+ * Reads by what the front proxy is recognized, again and again, so a CA can be rotated without a restart. While the API server gives no answer, the last one counts. Thread-safe.
  */
 @Component
 public final class FrontProxyKeeper {
-    static final long PERIOD_SECONDS = 15;
+    public static final Duration PERIOD = Duration.ofSeconds(15);
 
     private static final Logger LOG = LoggerFactory.getLogger(FrontProxyKeeper.class);
 
@@ -33,8 +29,6 @@ public final class FrontProxyKeeper {
 
     private final ControlPlane controlPlane;
     private final boolean served;
-    private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(
-            Thread.ofPlatform().name("front-proxy").daemon().factory());
     private volatile State state = new State.NotRead();
     private String lastProblem = "";
 
@@ -43,16 +37,12 @@ public final class FrontProxyKeeper {
         this.served = !settings.apiGroupService().isEmpty();
     }
 
+    /** One run, every {@link #PERIOD}. */
     @PostConstruct
-    void start() {
+    public void refresh() {
         if (served) {
-            var unused = timer.scheduleWithFixedDelay(this::read, 0, PERIOD_SECONDS, TimeUnit.SECONDS);
+            read();
         }
-    }
-
-    @PreDestroy
-    void stop() {
-        timer.shutdownNow();
     }
 
     /** Reads once. */
