@@ -101,24 +101,24 @@ public final class PlacementEngine {
     public PendingPod arrive(PodRequest request) {
         var pod = new PendingPod(Long.toString(pods++), request);
         if (request.requestsGpu()) {
-            scoring.observe(pod.uid(), request.request);
+            scoring.observe(pod.uid(), request.request());
         }
         return pod;
     }
 
     /** Reserves the best of the nodes, by the pod's policy or else the engine's; empty if the pod fits on none. */
     public Optional<String> reserveBest(PendingPod pod, List<String> nodes) {
-        Placement wanted = pod.request().request.nodePlacement().orElse(policy);
-        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request, wanted);
+        Placement wanted = pod.request().request().nodePlacement().orElse(policy);
+        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request(), wanted);
         Optional<String> best =
                 ranking.best(nodes, 1, (node, refuses) -> {}).stream().findFirst();
-        best.ifPresent(node -> ledger.reserve(id(pod.uid()), node, pod.request().request));
+        best.ifPresent(node -> ledger.reserve(id(pod.uid()), node, pod.request().request()));
         return best;
     }
 
     /** Those of the nodes that the pod fits on. */
     public List<String> feasible(PendingPod pod, List<String> nodes) {
-        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request, policy);
+        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request(), policy);
         return nodes.stream()
                 .filter(node -> ranking.feasibility(node) instanceof Feasibility.Fits)
                 .toList();
@@ -126,14 +126,14 @@ public final class PlacementEngine {
 
     /** Whether the pod fits on a node. */
     public boolean fits(PendingPod pod, String node) {
-        return ledger.feasibility(node, pod.uid(), pod.request().request) instanceof Feasibility.Fits;
+        return ledger.feasibility(node, pod.uid(), pod.request().request()) instanceof Feasibility.Fits;
     }
 
     /** Selects GPUs of a node that the pod fits on, and commits them. */
     public PlacedPod bind(PendingPod pod, String node) {
-        var granted = (Granted) ledger.commit(id(pod.uid()), node, pod.request().request, 1);
+        var granted = (Granted) ledger.commit(id(pod.uid()), node, pod.request().request(), 1);
         free.computeIfPresent(
-                node, (name, left) -> left.minus(pod.request().request.hostRequests()));
+                node, (name, left) -> left.minus(pod.request().request().hostRequests()));
         Set<String> gpus = granted.containers().values().stream()
                 .flatMap(vgpus -> vgpus.list().stream())
                 .map(vgpu -> vgpu.uuid())
@@ -145,7 +145,7 @@ public final class PlacementEngine {
     public void end(PlacedPod pod) {
         ledger.observeEnded(pod.uid());
         free.computeIfPresent(
-                pod.node(), (name, left) -> left.plus(pod.request().request.hostRequests()));
+                pod.node(), (name, left) -> left.plus(pod.request().request().hostRequests()));
     }
 
     /** Free capacity of a node. */

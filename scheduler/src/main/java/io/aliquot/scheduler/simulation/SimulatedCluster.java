@@ -28,7 +28,7 @@ public final class SimulatedCluster {
 
     /** What a pod requests; a part of a GPU is measured by the largest model that the pod accepts. */
     public DemandVector demand(PodRequest pod) {
-        return models.demand(pod.request);
+        return models.demand(pod.request());
     }
 
     /** An engine with empty nodes and one of the scheduler's policies. */

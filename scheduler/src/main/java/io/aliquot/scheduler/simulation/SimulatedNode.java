@@ -54,7 +54,7 @@ public final class SimulatedNode {
 
     /** The same node with one more pod that stays on it. */
     public SimulatedNode withSystemPod(PodRequest pod) {
-        return new SimulatedNode(name, facts, systemPods.plus(pod.request.hostRequests()));
+        return new SimulatedNode(name, facts, systemPods.plus(pod.request().hostRequests()));
     }
 
     public String name() {
