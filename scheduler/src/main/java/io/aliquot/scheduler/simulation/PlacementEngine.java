@@ -4,7 +4,7 @@ import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
@@ -32,14 +32,6 @@ import java.util.stream.Collectors;
  * it. Equal calls give equal results. Not thread-safe.
  */
 public final class PlacementEngine {
-    private static final LedgerListener NO_LISTENER = new LedgerListener() {
-        @Override
-        public void capacityFreed(String node) {}
-
-        @Override
-        public void overallocated(String node, String gpu) {}
-    };
-
     /** A pod without a node. */
     public record PendingPod(String uid, PodRequest request) {
         /** The same pod, restricted to one GPU. */
@@ -69,7 +61,7 @@ public final class PlacementEngine {
             Map<String, FreeCapacity.Shape> shapes,
             Placement policy,
             ScoringPolicy scoringPolicy) {
-        this.ledger = new Ledger(System::nanoTime, NO_LISTENER);
+        this.ledger = new Ledger(System::nanoTime, new LedgerEvents());
         this.scoring = new NodeScoring(ledger, scoringPolicy);
         this.policy = policy;
         this.shapes = shapes;

@@ -10,7 +10,8 @@ import org.slf4j.LoggerFactory;
 import org.springframework.stereotype.Component;
 
 /**
- * Reads by what the front proxy is recognized, again and again, so a CA can be rotated without a restart. While the API server gives no answer, the last one counts. Thread-safe.
+ * Reads by what the front proxy is recognized, again and again, so a CA can be rotated without a restart. While the API
+ * server gives no answer, the last one counts. Thread-safe.
  */
 @Component
 public final class FrontProxyKeeper {
