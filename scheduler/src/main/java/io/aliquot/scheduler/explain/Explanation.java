@@ -3,6 +3,7 @@ package io.aliquot.scheduler.explain;
 import com.fasterxml.jackson.annotation.JsonClassDescription;
 import com.fasterxml.jackson.annotation.JsonPropertyDescription;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.scoring.ScoreTerm;
 import java.util.List;
 import java.util.function.Predicate;
 
@@ -84,6 +85,29 @@ public record Explanation(
 
             @JsonPropertyDescription("Number of vGPUs to remove; 0 if slots suffice.")
             int slots) {}
+
+    @JsonClassDescription("How a placement policy rates a node.")
+    public record Score(
+            @JsonPropertyDescription("Name of the node.") String node,
+
+            @JsonPropertyDescription("The parts of the score.")
+            List<Term> terms) {
+        static Score of(String node, List<ScoreTerm> terms) {
+            return new Score(
+                    node,
+                    terms.stream()
+                            .map(term -> new Term(term.name(), (int) Math.round(term.thousandths())))
+                            .toList());
+        }
+    }
+
+    @JsonClassDescription("A part of a node's score.")
+    public record Term(
+            @JsonPropertyDescription("fullness; or waste or scarcity of the policy fragmentation.")
+            String name,
+
+            @JsonPropertyDescription("Its value in thousandths; with fragmentation, of a GPU.")
+            int thousandths) {}
 
     @JsonClassDescription("A node that would fit the pod without these pods.")
     public record PreemptionOption(

@@ -2,7 +2,6 @@ package io.aliquot.scheduler.extensionapi.endpoints;
 
 import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.explain.Explainer;
-import io.aliquot.scheduler.explain.Explainer.ScoredNode;
 import io.aliquot.scheduler.explain.Explanation;
 import io.aliquot.scheduler.explain.Explanation.Nodes;
 import io.aliquot.scheduler.extensionapi.identity.PodVisibility;
@@ -14,8 +13,6 @@ import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation;
-import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Score;
-import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Term;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.extensionapi.objects.NamespaceRules;
 import io.aliquot.scheduler.extensionapi.objects.PendingReasons;
@@ -132,9 +129,7 @@ public final class ShareExplainController {
                 pod.schedulerMessage(),
                 policy.print(),
                 Nodes.of(explanation.fittingNodes()),
-                explainer.bestNodes(pod.id(), request, policy, explanation.fittingNodes()).stream()
-                        .map(ShareExplainController::score)
-                        .toList(),
+                explainer.bestNodes(pod.id(), request, policy, explanation.fittingNodes()),
                 explanation.refusals(),
                 explanation.nearest(),
                 explanation.suggestions(),
@@ -142,13 +137,5 @@ public final class ShareExplainController {
                         .map(option -> option.showing(mayList))
                         .toList(),
                 node.isEmpty() ? List.of() : explainer.gpuShortfalls(pod.id(), request, node));
-    }
-
-    private static Score score(ScoredNode node) {
-        return new Score(
-                node.node(),
-                node.terms().stream()
-                        .map(term -> new Term(term.name(), (int) Math.round(term.thousandths())))
-                        .toList());
     }
 }

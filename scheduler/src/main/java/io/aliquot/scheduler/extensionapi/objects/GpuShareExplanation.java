@@ -7,6 +7,7 @@ import io.aliquot.scheduler.explain.Explanation.NodeShortfall;
 import io.aliquot.scheduler.explain.Explanation.Nodes;
 import io.aliquot.scheduler.explain.Explanation.PreemptionOption;
 import io.aliquot.scheduler.explain.Explanation.Refusal;
+import io.aliquot.scheduler.explain.Explanation.Score;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Metadata;
 import java.util.List;
@@ -73,19 +74,4 @@ public record GpuShareExplanation(
                 List.of(),
                 List.of());
     }
-
-    @JsonClassDescription("How a placement policy rates a node.")
-    public record Score(
-            @JsonPropertyDescription("Name of the node.") String node,
-
-            @JsonPropertyDescription("The parts of the score.")
-            List<Term> terms) {}
-
-    @JsonClassDescription("A part of a node's score.")
-    public record Term(
-            @JsonPropertyDescription("fullness; or waste or scarcity of the policy fragmentation.")
-            String name,
-
-            @JsonPropertyDescription("Its value in thousandths; with fragmentation, of a GPU.")
-            int thousandths) {}
 }
