@@ -5,6 +5,7 @@ import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.annotation.PostConstruct;
 import java.time.Duration;
+import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.springframework.stereotype.Component;
@@ -19,18 +20,12 @@ public final class FrontProxyKeeper {
 
     private static final Logger LOG = LoggerFactory.getLogger(FrontProxyKeeper.class);
 
-    private sealed interface State {
-        record Known(FrontProxy proxy) implements State {}
-
-        /** The API server's configuration is not usable. */
-        record Unusable(String why) implements State {}
-
-        record NotRead() implements State {}
-    }
-
     private final ControlPlane controlPlane;
     private final boolean served;
-    private volatile State state = new State.NotRead();
+    private volatile Supplier<FrontProxy> current = () -> {
+        throw StatusException.unavailable(
+                "this replica has not read yet how the API server identifies itself; try again");
+    };
     private String lastProblem = "";
 
     FrontProxyKeeper(ControlPlane controlPlane, Settings settings) {
@@ -49,10 +44,13 @@ public final class FrontProxyKeeper {
     /** Reads once. */
     public synchronized void read() {
         try {
-            state = new State.Known(FrontProxy.parse(controlPlane.authentication()));
+            FrontProxy read = FrontProxy.parse(controlPlane.authentication());
+            current = () -> read;
             lastProblem = "";
         } catch (FormatException e) {
-            state = new State.Unusable(String.valueOf(e.getMessage()));
+            current = () -> {
+                throw StatusException.unauthorized(String.valueOf(e.getMessage()));
+            };
             logOnce(e);
         } catch (RuntimeException e) {
             logOnce(e);
@@ -73,12 +71,6 @@ public final class FrontProxyKeeper {
      * @throws StatusException with code 401 if no request can come from it, or 503 if that is not known yet
      */
     FrontProxy current() {
-        return switch (state) {
-            case State.Known(FrontProxy proxy) -> proxy;
-            case State.Unusable(String why) -> throw StatusException.unauthorized(why);
-            case State.NotRead() ->
-                throw StatusException.unavailable(
-                        "this replica has not read yet how the API server identifies itself; try again");
-        };
+        return current.get();
     }
 }
