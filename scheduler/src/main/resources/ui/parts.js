@@ -10,36 +10,34 @@ function lazy(make) {
   return (value) => (format ??= make()).format(value);
 }
 
-const number = { format: lazy(() => new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 })) };
-const oneDigit = {
-  format: lazy(() => new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 })),
-};
-const dates = (options) => ({ format: lazy(() => new Intl.DateTimeFormat(undefined, options)) });
+const digits = (options) => lazy(() => new Intl.NumberFormat(undefined, options));
+export const count = digits({ maximumFractionDigits: 0 });
+const oneDigit = digits({ minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const dates = (options) => lazy(() => new Intl.DateTimeFormat(undefined, options));
 const clock = dates({ hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const day = dates({ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' });
 const year = dates({ dateStyle: 'medium', timeStyle: 'short' });
 
-export const count = (value) => number.format(value);
 export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 
 /** An amount of memory, given in MiB. */
 export function memory(mib) {
   if (mib === undefined || mib === null) return '–';
   const absolute = Math.abs(mib);
-  if (absolute < 1024) return `${number.format(mib)} MiB`;
-  if (absolute < 100 * 1024) return `${oneDigit.format(mib / 1024)} GiB`;
-  return absolute < 2048 * 1024 ? `${number.format(mib / 1024)} GiB` : `${oneDigit.format(mib / 1048576)} TiB`;
+  if (absolute < 1024) return `${count(mib)} MiB`;
+  if (absolute < 100 * 1024) return `${oneDigit(mib / 1024)} GiB`;
+  return absolute < 2048 * 1024 ? `${count(mib / 1024)} GiB` : `${oneDigit(mib / 1048576)} TiB`;
 }
 
-export const exactMemory = (mib) => `${number.format(mib)} MiB`;
-export const percent = (value) => (value === undefined || value === null ? '–' : `${number.format(value)}${THIN}%`);
+export const exactMemory = (mib) => `${count(mib)} MiB`;
+export const percent = (value) => (value === undefined || value === null ? '–' : `${count(value)}${THIN}%`);
 export const fraction = (part, whole) => (whole > 0 ? Math.max(0, Math.min(1, part / whole)) : 0);
 
 export function time(at) {
   const date = new Date(at);
   const now = new Date();
-  if (date.toDateString() === now.toDateString()) return clock.format(date);
-  return (date.getFullYear() === now.getFullYear() ? day : year).format(date);
+  if (date.toDateString() === now.toDateString()) return clock(date);
+  return (date.getFullYear() === now.getFullYear() ? day : year)(date);
 }
 
 export function duration(millis) {
