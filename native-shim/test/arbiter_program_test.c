@@ -454,8 +454,8 @@ static long resident(void) {
 }
 
 /* Nine at a time, in the same ten slots: each has been free in one list. */
-TEST(twenty_thousand_containers_come_and_go_and_leave_no_open_file_no_memory_and_no_stale_word) {
-    enum { SLOTS = 10, CONTAINERS = 20000, BETWEEN = 500 };
+TEST(five_thousand_containers_come_and_go_and_leave_no_open_file_no_memory_and_no_stale_word) {
+    enum { SLOTS = 10, CONTAINERS = 5000, BETWEEN = 500 };
     long before = 0;
     char slot[16], list[SLOTS * 80];
     start_arbiter();

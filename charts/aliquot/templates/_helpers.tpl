@@ -57,12 +57,22 @@ a MiB for each further one, of which `requested` percent are requested (docs/ins
 {{- end }}
 {{- end }}
 
-{{- define "aliquot.pullSecrets" -}}
-{{- with .Values.imagePullSecrets }}
+{{/* Of a pod: pull secrets, and where a component's values let it run. Call with (dict "values" VALUES "root" $). */}}
+{{- define "aliquot.podPlacement" -}}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
 {{- range . }}
 - name: {{ . }}
 {{- end }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 

@@ -1,7 +1,7 @@
 // The frame of the page: navigation, the state of the connection, and the view that the address names.
 import { html, render, useEffect, useReducer, useState } from './standalone.module.js';
 import { connection } from './api.js';
-import { Link, announce, setAnnouncer, time, useParams } from './parts.js';
+import { Link, TextField, announce, setAnnouncer, time, useParams } from './parts.js';
 import { Cluster } from './cluster.js';
 import { Gpu } from './gpu.js';
 import { Pending } from './pending.js';
@@ -42,20 +42,17 @@ function Namespace({ value, change }) {
   const [text, setText] = useState(value);
   useEffect(() => setText(value), [value]);
   const commit = () => text.trim() !== value && change(text.trim());
-  return html`<label class="field">
-    <span>Namespace</span>
-    <input
-      type="text"
-      size="14"
-      placeholder="all"
-      spellcheck=${false}
-      autocomplete="off"
-      value=${text}
-      onInput=${(event) => setText(event.target.value)}
-      onBlur=${commit}
-      onKeyDown=${(event) => event.key === 'Enter' && commit()}
-    />
-  </label>`;
+  return html`<${TextField}
+    label="Namespace"
+    size="14"
+    placeholder="all"
+    spellcheck=${false}
+    autocomplete="off"
+    value=${text}
+    change=${setText}
+    onBlur=${commit}
+    onKeyDown=${(event) => event.key === 'Enter' && commit()}
+  />`;
 }
 
 function App() {

@@ -4,7 +4,12 @@ import { html, useEffect, useLayoutEffect, useReducer, useRef } from './standalo
 /** Loaded by the first chart: the other views do without. */
 let library = null;
 
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** A color of the page in the scheme of now, as a canvas takes it. */
+function colorOf(place, name) {
+  place.style.color = `var(${name})`;
+  return getComputedStyle(place).color;
+}
+
 export const seriesColor = (at) => `var(--series-${at % 8})`;
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
@@ -58,18 +63,16 @@ function stacked(series) {
   });
 }
 
-function options(series, limit, top, increments, print, width) {
-  const text = style('--quiet');
-  const grid = { stroke: style('--line'), width: 1 };
-  const axis = { stroke: text, grid, ticks: grid, font: '11px system-ui, sans-serif' };
-  const areas = series.map(({ color, fill = 1 / 3 }, at) => ({
-    stroke: style(`--series-${(color ?? at) % 8}`),
-    fill: `${style(`--series-${(color ?? at) % 8}`)}${Math.round(fill * 255).toString(16)}`,
-    width: 1.5,
-    points: { show: false },
-  }));
+function options(series, limit, top, increments, print, place) {
+  const grid = { stroke: colorOf(place, '--line'), width: 1 };
+  const axis = { stroke: colorOf(place, '--quiet'), grid, ticks: grid, font: '11px system-ui, sans-serif' };
+  const areas = series.map(({ color, fill = 1 / 3 }, at) => {
+    const stroke = colorOf(place, `--series-${(color ?? at) % 8}`); // rgb(1, 2, 3)
+    const faint = stroke.replace('rgb', 'rgba').replace(')', `, ${fill})`);
+    return { stroke, fill: faint, width: 1.5, points: { show: false } };
+  });
   return {
-    width,
+    width: place.clientWidth,
     height: 200,
     padding: [10, 8, 0, 0],
     legend: { show: false },
@@ -82,7 +85,7 @@ function options(series, limit, top, increments, print, width) {
     series: [
       {},
       ...areas,
-      ...(limit ? [{ stroke: style('--text'), width: 1.5, dash: [6, 4], points: { show: false } }] : []),
+      ...(limit ? [{ stroke: colorOf(place, '--text'), width: 1.5, dash: [6, 4], points: { show: false } }] : []),
     ],
     bands: series.slice(1).map((_, at) => ({ series: [at + 2, at + 1], fill: areas[at + 1].fill })),
   };
@@ -95,7 +98,7 @@ export const PERCENT_INCREMENTS = [5, 10, 20, 25, 50, 100, 200, 400];
 const latest = (values) => values.findLast((value) => value !== null);
 
 /**
- * @param series label and values, of equal length, bottom first; perhaps a color's number and how opaque its area is
+ * @param series label and values, of equal length, bottom first; perhaps a color's number and how faint its area is
  * @param limit label and values of a line, or null
  * @param most what the axis shows at least
  * @param increments the distances between lines of the axis to choose from
@@ -133,7 +136,7 @@ export function Chart({ title, series, limit, end, step, most, increments, print
     if (plot.current?.shape !== shape || plot.current.top !== top) {
       plot.current?.destroy();
       plot.current = new library(
-        options(series, limit, top, increments, print, place.current.clientWidth),
+        options(series, limit, top, increments, print, place.current),
         data,
         place.current,
       );

@@ -7,6 +7,7 @@ import {
   Missing,
   PodLink,
   Select,
+  TextField,
   announce,
   count,
   exactMemory,
@@ -544,31 +545,26 @@ export function Cluster({ params, change }) {
           </label>`,
         )}
       </fieldset>
-      <label class="field">
-        <span>Search</span>
-        <input
-          type="search"
-          placeholder="node, model or UUID"
-          value=${params.q ?? ''}
-          onInput=${(event) => change({ q: event.target.value })}
-        />
-      </label>
+      <${TextField}
+        label="Search"
+        type="search"
+        placeholder="node, model or UUID"
+        value=${params.q ?? ''}
+        change=${(q) => change({ q })}
+      />
       <${Select}
         label="Model"
         options=${[['', 'all'], ...models.map((model) => [model, model])]}
         value=${params.model ?? ''}
         change=${(model) => change({ model })}
       />
-      <label class="field">
-        <span>Node</span>
-        <input
-          type="text"
-          size="12"
-          placeholder="all"
-          value=${params.node ?? ''}
-          onInput=${(event) => change({ node: event.target.value })}
-        />
-      </label>
+      <${TextField}
+        label="Node"
+        size="12"
+        placeholder="all"
+        value=${params.node ?? ''}
+        change=${(node) => change({ node })}
+      />
     </div>
     ${shares.missing.map((error) => html`<p class="warn-text">${error.message}</p>`)}
     ${groups.length === 1 && groups[0].node && html`<${NodePanel} node=${groups[0].node} />`}

@@ -6,6 +6,7 @@ import {
   NodeLink,
   PodLink,
   ShareBar,
+  Table,
   fraction,
   gpuTime,
   memory,
@@ -76,36 +77,23 @@ function Segments({ parts, status }) {
   `;
 }
 
-function Shares({ parts }) {
-  return html`<div class="table-frame">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Container</th>
-          <th scope="col">Memory used of granted</th>
-          <th scope="col">GPU time used of granted</th>
-          <th scope="col">Policy</th>
-          <th scope="col">Last active</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${parts.map(({ share, container, part }, at) => {
-          const { namespace, name, uid } = share.metadata;
-          return html`<tr key=${`${uid}/${container}`}>
-            <td>
-              <span class="swatch" style=${{ background: seriesColor(at) }}></span>
-              <${PodLink} namespace=${namespace} name=${name} /> ${container}${part.wholeCard && ' (whole card)'}
-            </td>
-            <td><${ShareBar} used=${part.usage?.memoryMiB} granted=${part.memoryMiB} print=${memory} /></td>
-            <td>${gpuTime(part)}</td>
-            <td>${part.policy}</td>
-            <td>${part.usage?.lastActive ? time(part.usage.lastActive) : '–'}</td>
-          </tr>`;
-        })}
-      </tbody>
-    </table>
-  </div>`;
-}
+const TITLES = ['Container', 'Memory used of granted', 'GPU time used of granted', 'Policy', 'Last active'];
+
+const Shares = ({ parts }) => html`<${Table} titles=${TITLES}>
+  ${parts.map(({ share, container, part }, at) => {
+    const { namespace, name, uid } = share.metadata;
+    return html`<tr key=${`${uid}/${container}`}>
+      <td>
+        <span class="swatch" style=${{ background: seriesColor(at) }}></span>
+        <${PodLink} namespace=${namespace} name=${name} /> ${container}${part.wholeCard && ' (whole card)'}
+      </td>
+      <td><${ShareBar} used=${part.usage?.memoryMiB} granted=${part.memoryMiB} print=${memory} /></td>
+      <td>${gpuTime(part)}</td>
+      <td>${part.policy}</td>
+      <td>${part.usage?.lastActive ? time(part.usage.lastActive) : '–'}</td>
+    </tr>`;
+  })}
+<//>`;
 
 /** The histories of containers in the order, and so in the colors, of the bar; those of ended pods last. */
 function inOrder(containers, parts) {

@@ -10,36 +10,34 @@ function lazy(make) {
   return (value) => (format ??= make()).format(value);
 }
 
-const number = { format: lazy(() => new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 })) };
-const oneDigit = {
-  format: lazy(() => new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 })),
-};
-const dates = (options) => ({ format: lazy(() => new Intl.DateTimeFormat(undefined, options)) });
+const digits = (options) => lazy(() => new Intl.NumberFormat(undefined, options));
+export const count = digits({ maximumFractionDigits: 0 });
+const oneDigit = digits({ minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const dates = (options) => lazy(() => new Intl.DateTimeFormat(undefined, options));
 const clock = dates({ hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const day = dates({ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' });
 const year = dates({ dateStyle: 'medium', timeStyle: 'short' });
 
-export const count = (value) => number.format(value);
 export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 
 /** An amount of memory, given in MiB. */
 export function memory(mib) {
   if (mib === undefined || mib === null) return '–';
   const absolute = Math.abs(mib);
-  if (absolute < 1024) return `${number.format(mib)} MiB`;
-  if (absolute < 100 * 1024) return `${oneDigit.format(mib / 1024)} GiB`;
-  return absolute < 2048 * 1024 ? `${number.format(mib / 1024)} GiB` : `${oneDigit.format(mib / 1048576)} TiB`;
+  if (absolute < 1024) return `${count(mib)} MiB`;
+  if (absolute < 100 * 1024) return `${oneDigit(mib / 1024)} GiB`;
+  return absolute < 2048 * 1024 ? `${count(mib / 1024)} GiB` : `${oneDigit(mib / 1048576)} TiB`;
 }
 
-export const exactMemory = (mib) => `${number.format(mib)} MiB`;
-export const percent = (value) => (value === undefined || value === null ? '–' : `${number.format(value)}${THIN}%`);
+export const exactMemory = (mib) => `${count(mib)} MiB`;
+export const percent = (value) => (value === undefined || value === null ? '–' : `${count(value)}${THIN}%`);
 export const fraction = (part, whole) => (whole > 0 ? Math.max(0, Math.min(1, part / whole)) : 0);
 
 export function time(at) {
   const date = new Date(at);
   const now = new Date();
-  if (date.toDateString() === now.toDateString()) return clock.format(date);
-  return (date.getFullYear() === now.getFullYear() ? day : year).format(date);
+  if (date.toDateString() === now.toDateString()) return clock(date);
+  return (date.getFullYear() === now.getFullYear() ? day : year)(date);
 }
 
 export function duration(millis) {
@@ -203,6 +201,12 @@ export const Figure = ({ label, value, note, children }) => html`
   </div>
 `;
 
+/** A text that the user types; other properties are the input's. */
+export const TextField = ({ label, change, type = 'text', ...rest }) => html`<label class="field">
+  <span>${label}</span>
+  <input type=${type} onInput=${(event) => change(event.target.value)} ...${rest} />
+</label>`;
+
 /** A list of choices; the one in force is in the address. */
 export const Select = ({ label, options, value, change }) => html`<label class="field">
   <span>${label}</span>
@@ -231,6 +235,20 @@ export const Bar = ({ label, value, limit, text, note, tone = '' }) => html`
   <//>
 `;
 
+/** A table with these titles of its columns; the children are its rows. */
+export const Table = ({ titles, children }) => html`<div class="table-frame">
+  <table>
+    <thead>
+      <tr>
+        ${titles.map((title) => html`<th key=${title} scope="col">${title}</th>`)}
+      </tr>
+    </thead>
+    <tbody>
+      ${children}
+    </tbody>
+  </table>
+</div>`;
+
 /** What cannot be shown, and what to do. */
 export const Missing = ({ title, children }) => html`
   <section class="notice" aria-label=${title}><h2>${title}</h2><p>${children}</p></section>
@@ -249,9 +267,7 @@ export function Namespaces({ error, namespace = '', change, what = 'pods' }) {
     </h2>
     <p>${error.message}. Kubernetes’ role view grants it, for all namespaces or one. Name those that you may see:</p>
     <form onSubmit=${submit}>
-      <label class="field"><span>Namespaces, separated by commas</span>
-        <input type="text" spellcheck=${false} value=${text} onInput=${(event) => setText(event.target.value)} />
-      </label>
+      <${TextField} label="Namespaces, separated by commas" spellcheck=${false} value=${text} change=${setText} />
       <button type="submit" class="primary">Show</button>
     </form>
   </section>`;

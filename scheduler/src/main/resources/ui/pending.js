@@ -7,6 +7,7 @@ import {
   Namespaces,
   NodeLink,
   PodLink,
+  Table,
   count,
   duration,
   exactMemory,
@@ -157,30 +158,16 @@ function Group({ reason, pods, open }) {
         </p>`
       }
       <${Explanation} namespace=${oldest.namespace} name=${oldest.name} />
-      <div class="table-frame">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Pod</th>
-              <th scope="col">Requests</th>
-              <th scope="col">Priority</th>
-              <th scope="col">Waiting since</th>
-            </tr>
-          </thead>
-          <tbody>
-            ${(all ? pods.slice(0, MANY) : pods.slice(0, FEW)).map(
-              (share) => html`<tr key=${share.metadata.uid}>
-                <td class="name">
-                  <${PodLink} namespace=${share.metadata.namespace} name=${share.metadata.name} />
-                </td>
-                <td>${requestWords(share)}</td>
-                <td>${share.status.priority}</td>
-                <td>${share.metadata.creationTimestamp ? time(share.metadata.creationTimestamp) : '–'}</td>
-              </tr>`,
-            )}
-          </tbody>
-        </table>
-      </div>
+      <${Table} titles=${['Pod', 'Requests', 'Priority', 'Waiting since']}>
+        ${(all ? pods.slice(0, MANY) : pods.slice(0, FEW)).map(
+          (share) => html`<tr key=${share.metadata.uid}>
+            <td class="name"><${PodLink} namespace=${share.metadata.namespace} name=${share.metadata.name} /></td>
+            <td>${requestWords(share)}</td>
+            <td>${share.status.priority}</td>
+            <td>${share.metadata.creationTimestamp ? time(share.metadata.creationTimestamp) : '–'}</td>
+          </tr>`,
+        )}
+      <//>
       ${
         pods.length > FEW &&
         !all &&

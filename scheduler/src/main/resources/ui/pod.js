@@ -6,6 +6,7 @@ import {
   Missing,
   NodeLink,
   ShareBar,
+  Table,
   announce,
   duration,
   exactMemory,
@@ -234,53 +235,46 @@ function History({ history, label }) {
   `;
 }
 
-function Held({ share, gpus }) {
-  return html`<div class="table-frame">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Container</th>
-          <th scope="col">GPU</th>
-          <th scope="col">Memory used of granted</th>
-          <th scope="col">GPU time used of granted</th>
-          <th scope="col">Processes</th>
-          <th scope="col">Refused allocations</th>
-          <th scope="col">Throttled</th>
-          <th scope="col">Last active</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${share.status.containers.flatMap((container) =>
-          container.gpus.map((part) => {
-            const usage = part.usage ?? {};
-            const gpu = gpus?.items.get(gpuName(part.uuid));
-            return html`<tr key=${`${container.name}/${part.uuid}`}>
-              <td>${container.name}</td>
-              <td>
-                <${GpuLink} uuid=${part.uuid}>
-                  ${gpu ? `GPU ${gpu.status.index} of ${gpu.status.nodeName}` : part.uuid}
-                <//>
-                ${part.wholeCard && ' (whole card)'}
-                ${
-                  gpu?.status.healthy === false &&
-                  html` <span class="bad">unhealthy: ${gpu.status.reason ?? 'no reason given'}</span>`
-                }
-              </td>
-              <td><${ShareBar} used=${usage.memoryMiB} granted=${part.memoryMiB} print=${memory} /></td>
-              <td>${gpuTime(part)}</td>
-              <td>${isUnset(usage.processes) ? '–' : plural(usage.processes, 'process', 'processes')}</td>
-              <td class=${usage.deniedAllocations ? 'warn-text' : ''}>
-                ${isUnset(usage.deniedAllocations) ? '–' : plural(usage.deniedAllocations, 'allocation')}
-              </td>
-              <td>${isUnset(usage.throttledSeconds) ? '–' : duration(usage.throttledSeconds * 1000)}</td>
-              <td>${usage.lastActive ? time(usage.lastActive) : '–'}</td>
-            </tr>`;
-          }),
-        )}
-      </tbody>
-    </table>
-  </div>`;
-}
+const TITLES = [
+  'Container',
+  'GPU',
+  'Memory used of granted',
+  'GPU time used of granted',
+  'Processes',
+  'Refused allocations',
+  'Throttled',
+  'Last active',
+];
+
+const Held = ({ share, gpus }) => html`<${Table} titles=${TITLES}>
+  ${share.status.containers.flatMap((container) =>
+    container.gpus.map((part) => {
+      const usage = part.usage ?? {};
+      const gpu = gpus?.items.get(gpuName(part.uuid));
+      return html`<tr key=${`${container.name}/${part.uuid}`}>
+        <td>${container.name}</td>
+        <td>
+          <${GpuLink} uuid=${part.uuid}>
+            ${gpu ? `GPU ${gpu.status.index} of ${gpu.status.nodeName}` : part.uuid}
+          <//>
+          ${part.wholeCard && ' (whole card)'}
+          ${
+            gpu?.status.healthy === false &&
+            html` <span class="bad">unhealthy: ${gpu.status.reason ?? 'no reason given'}</span>`
+          }
+        </td>
+        <td><${ShareBar} used=${usage.memoryMiB} granted=${part.memoryMiB} print=${memory} /></td>
+        <td>${gpuTime(part)}</td>
+        <td>${isUnset(usage.processes) ? '–' : plural(usage.processes, 'process', 'processes')}</td>
+        <td class=${usage.deniedAllocations ? 'warn-text' : ''}>
+          ${isUnset(usage.deniedAllocations) ? '–' : plural(usage.deniedAllocations, 'allocation')}
+        </td>
+        <td>${isUnset(usage.throttledSeconds) ? '–' : duration(usage.throttledSeconds * 1000)}</td>
+        <td>${usage.lastActive ? time(usage.lastActive) : '–'}</td>
+      </tr>`;
+    }),
+  )}
+<//>`;
 
 export function Pod({ params }) {
   const { namespace = '', name = '' } = params;

@@ -7,6 +7,7 @@ import {
   PodLink,
   Select,
   ShareBar,
+  TextField,
   announce,
   count,
   idleSince,
@@ -140,15 +141,13 @@ export function Pods({ params, change }) {
       ${idle.length > 0 && ` ${plural(idle.length, 'pod')} with ${memory(idleMemory)} idle for 10 min or longer.`}
     </p>
     <div class="toolbar">
-      <label class="field">
-        <span>Search</span>
-        <input
-          type="search"
-          placeholder="pod, namespace or node"
-          value=${params.q ?? ''}
-          onInput=${(event) => change({ q: event.target.value })}
-        />
-      </label>
+      <${TextField}
+        label="Search"
+        type="search"
+        placeholder="pod, namespace or node"
+        value=${params.q ?? ''}
+        change=${(q) => change({ q })}
+      />
       <${Select}
         label="Phase"
         options=${[['', 'all'], ...PHASES.map((phase) => [phase, phase])]}

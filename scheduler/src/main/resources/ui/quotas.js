@@ -1,6 +1,17 @@
 // The ResourceQuotas that limit GPUs: what pods hold of each, and what is left.
 import { html } from './standalone.module.js';
-import { Link, Missing, Namespaces, ShareBar, count, exactMemory, percent, plural, useNamespaced } from './parts.js';
+import {
+  Link,
+  Missing,
+  Namespaces,
+  ShareBar,
+  Table,
+  count,
+  exactMemory,
+  percent,
+  plural,
+  useNamespaced,
+} from './parts.js';
 
 /** Quotas in the document at most. */
 const MANY = 200;
@@ -39,21 +50,9 @@ export function Quotas({ params, change }) {
     ${
       shown.length === 0 && quotas.complete
         ? html`<${Missing} title="No quota of GPUs">No ResourceQuota limits what the pods may hold.<//>`
-        : html`<div class="table-frame">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">Quota</th>
-                <th scope="col">Memory used of allowed</th>
-                <th scope="col">Cores</th>
-                <th scope="col">vGPUs</th>
-              </tr>
-            </thead>
-            <tbody>
-              ${shown.map(([key, quota]) => html`<${Row} key=${key} ...${quota} />`)}
-            </tbody>
-          </table>
-        </div>`
+        : html`<${Table} titles=${['Quota', 'Memory used of allowed', 'Cores', 'vGPUs']}>
+          ${shown.map(([key, quota]) => html`<${Row} key=${key} ...${quota} />`)}
+        <//>`
     }
   `;
 }

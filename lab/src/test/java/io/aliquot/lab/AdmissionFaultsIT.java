@@ -74,6 +74,7 @@ class AdmissionFaultsIT {
     }
 
     @Test
+    @LongTier.Only
     void whileNoReplicaAnswersAliquotsPodsAreRefusedAndOthersDelayedByASecondAtMost(Lab lab, TestNamespace namespace)
             throws InterruptedException {
         var replicas = new SchedulerReplicas(lab);

@@ -36,7 +36,7 @@ class ComputeIT {
             startKernels(namespace, pod);
         }
         // In the first seconds one pod runs alone, and the shim learns the cost of kernels.
-        namespace.exec("owner", "sleep", "16").expectSuccess();
+        namespace.exec("owner", "sleep", "11").expectSuccess();
 
         assertThat(utilizationCountedByThePod(namespace, "owner")).isCloseTo(30, within(TOLERANCE));
         assertThat(utilizationCountedByThePod(namespace, "elastic"))
@@ -83,6 +83,7 @@ class ComputeIT {
     }
 
     @Test
+    @LongTier.Only
     void aPodOfLowPriorityGivesWayToOneOfHighPriorityDownToAFloor(Lab lab, TestNamespace namespace) {
         Pod low = namespace.run(elasticPod(lab, "low", "low"));
         Pod high = namespace.run(elasticPod(lab, "high", "high"));
@@ -152,7 +153,7 @@ class ComputeIT {
     }
 
     private static double utilizationCountedByThePod(TestNamespace namespace, String pod) {
-        return utilizationCountedByThePod(namespace, pod, 10);
+        return utilizationCountedByThePod(namespace, pod, 5);
     }
 
     /** Utilization in the last seconds, from the number of 1 ms kernels a second: a GPU can run 1,000. */

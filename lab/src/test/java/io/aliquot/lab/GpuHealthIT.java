@@ -103,6 +103,7 @@ class GpuHealthIT {
     }
 
     @Test
+    @LongTier.Only
     void aNodeWhoseDriverIsUpgradedTakesNoPodsAndItsAgentLetsTheDriverGo(Lab lab, TestNamespace namespace) {
         String node = namespace.node();
         assertThat(processesWithNvml(lab, node)).isNotEmpty();

@@ -57,6 +57,7 @@ class GpuIsolationIT {
     }
 
     @Test
+    @LongTier.Only
     void aProgramThatResolvesFunctionsInARootOfItsOwnAndReturnsIsLimited(Lab lab, TestNamespace namespace)
             throws IOException {
         namespace.run(Pods.withLimits(lab, "chroot", LIMITS));
@@ -99,6 +100,7 @@ class GpuIsolationIT {
     }
 
     @Test
+    @LongTier.Only
     void twoContainersOfAPodHaveSeparateMemoryLimits(Lab lab, TestNamespace namespace) {
         Pod one = Pods.withGpuMemory(lab, "pair", 3000);
         Container container = one.getSpec().getContainers().get(0);

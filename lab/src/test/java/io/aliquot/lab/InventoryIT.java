@@ -45,6 +45,7 @@ class InventoryIT {
     }
 
     @Test
+    @LongTier.Only
     void aNodeWithAMalformedInventoryIsSkippedWithAnEventAndOtherNodesGetPods(Lab lab, TestNamespace namespace) {
         Node node = new NodeBuilder()
                 .withNewMetadata()
@@ -84,6 +85,7 @@ class InventoryIT {
 
     /** AWS' label. The annotation and its mark are in one write, so the first one that is seen has both. */
     @Test
+    @LongTier.Only
     void aNodeThatClusterAutoscalerMayTakeForEmptyIsKeptWhilePodsHoldShares(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().get(1);
         namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "holds", 1000), node));

@@ -17,9 +17,9 @@ import org.junit.jupiter.api.parallel.Isolated;
 /**
  * Injects the {@link Lab} and a new {@link TestNamespace} into a test, and adds their state to a failure of the test.
  *
- * <p>Test classes run two at a time. Each gets a node, on which all its pods run, and which no other class uses
- * meanwhile. A class that does more to the cluster than to create pods is {@link Isolated}: it runs alone and has all
- * nodes.
+ * <p>Two classes with this extension run at a time. Each gets a node, on which all its pods run, and which no other class
+ * uses meanwhile. A class that does more to the cluster than to create pods is {@link Isolated}: it runs alone and has
+ * all nodes. Classes without this extension, such as the chart's, use no node and run beside the first two.
  */
 final class LabExtension
         implements BeforeAllCallback, AfterAllCallback, ParameterResolver, TestExecutionExceptionHandler {

@@ -206,7 +206,9 @@ class LeaderFailoverIT {
                 fault.heal(lab, replicas, leader);
             }
             long healed = System.nanoTime();
-            TimeUnit.NANOSECONDS.sleep(LEADERSHIP_LOST.toNanos());
+            // The kube-scheduler of a paused extender was cut off for longer than that already.
+            Duration settled = fault == Fault.EXTENDER_PAUSED ? IN_FLIGHT : LEADERSHIP_LOST;
+            TimeUnit.NANOSECONDS.sleep(settled.toNanos());
             replicas.awaitReady(RESTART_TIMEOUT);
 
             report(fault, watcher, injected, healed, holder, audit);

@@ -89,6 +89,7 @@ class PlacementIT {
     }
 
     @Test
+    @LongTier.Only
     void aPodThatRequiresTwoGpusInOneNumaDomainIsPendingAndOneThatPrefersThemRuns(Lab lab, TestNamespace namespace) {
         Pod two = Pods.withLimits(lab, "required", Map.of(Resources.VGPU, "2", Resources.MEMORY, "3000"));
         namespace.create(Pods.withAnnotations(two, Map.of(Annotations.NUMA, "required")));
@@ -101,6 +102,7 @@ class PlacementIT {
     }
 
     @Test
+    @LongTier.Only
     void aNodeForWholeCardsOnlyTakesNoSharesUntilItsLabelIsRemoved(Lab lab, TestNamespace namespace) {
         String node = namespace.node();
         lab.kubectl("label", "node", node, Labels.SHARE + "=exclusive").expectSuccess();
@@ -159,6 +161,7 @@ class PlacementIT {
     }
 
     @Test
+    @LongTier.Only
     void aCordonedGpuGetsNoPodsAfterASecondAndGetsThemAgainOnceUncordoned(Lab lab, TestNamespace namespace)
             throws InterruptedException {
         String node = namespace.node();

@@ -28,10 +28,9 @@ import org.junit.jupiter.api.parallel.Isolated;
  */
 @ExtendWith(LabExtension.class)
 @Isolated
+@LongTier.Only
 class SlowClientsIT {
-    private static final Duration ATTACK = LongTier.orElse(
-                    List.of(Duration.ofSeconds(60)), List.of(Duration.ofSeconds(15)))
-            .getFirst();
+    private static final Duration ATTACK = Duration.ofSeconds(60);
 
     /** A probe's timeout in the chart, and a second for the connection on a busy machine. */
     private static final Duration PROBE = Duration.ofSeconds(2);

@@ -124,7 +124,7 @@ class UsageIT {
         namespace.run(Pods.withGpuMemory(lab, "hammer", 3000));
 
         String output = namespace
-                .exec("hammer", "python3", "-c", resource("hammer.py"), "15", "2700")
+                .exec("hammer", "python3", "-c", resource("hammer.py"), LongTier.orElse("15", "5"), "2700")
                 .expectSuccess();
 
         assertThat(Integer.parseInt(output.split(" ", -1)[0])).isGreaterThan(1000);

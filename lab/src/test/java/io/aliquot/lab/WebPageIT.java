@@ -177,6 +177,7 @@ class WebPageIT {
 
     /** kubectl proxy has the administrator's rights, and any page that the same browser shows can send it requests. */
     @Test
+    @LongTier.Only
     void aForeignPageChangesNothingThroughAnOpenProxy(Lab lab, TestNamespace namespace) throws IOException {
         Pod before = namespace.run(Pods.withLimits(lab, "train", LIMITS));
         HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);

@@ -3,6 +3,7 @@ package io.aliquot.scheduler;
 import io.aliquot.scheduler.apiserver.watch.WatchHealthCheck;
 import io.aliquot.scheduler.autoscaler.ScaleDownProtection;
 import io.aliquot.scheduler.explain.PendingPodEvents;
+import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.AcceptedClients;
 import io.aliquot.scheduler.nodeagent.AgentUsage;
@@ -41,6 +42,7 @@ class PeriodicConfiguration {
             ScaleDownProtection scaleDownProtection,
             AcceptedClients acceptedClients,
             WatchHealthCheck watches,
+            FrontProxyKeeper frontProxy,
             LongSupplier nanoTime) {
         List<PeriodicTask> tasks = List.of(
                 new PeriodicTask("expire", Duration.ofSeconds(1), ledger::expire),
@@ -56,7 +58,8 @@ class PeriodicConfiguration {
                 new PeriodicTask("rejected-pod-events", Duration.ofSeconds(1), rejectedPodEvents::report),
                 new PeriodicTask("scale-down-protection", Duration.ofSeconds(5), scaleDownProtection::update),
                 new PeriodicTask("agent-clients", Duration.ofMillis(500), acceptedClients::update),
-                new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));
+                new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check),
+                new PeriodicTask("front-proxy", FrontProxyKeeper.PERIOD, frontProxy::refresh));
         return new PeriodicTasks(tasks, nanoTime);
     }
 }

@@ -7,9 +7,9 @@ import io.aliquot.api.names.Resources;
 import io.aliquot.api.pods.Compatibility;
 import io.aliquot.api.pods.PlacementPreferences;
 import io.aliquot.api.pods.PodDefaults;
+import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
-import io.aliquot.scheduler.simulation.SimulatedNode.OfferedGpu;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.ObjectMeta;
@@ -140,7 +140,7 @@ final class ClusterTrace {
 
     /** Whether the node has a schedulable GPU. */
     private boolean add(SimulatedNode node) {
-        List<OfferedGpu> gpus = node.gpus();
+        List<GpuCapacity> gpus = node.gpus();
         long unschedulable = gpus.stream().filter(gpu -> !gpu.schedulable()).count();
         if (unschedulable == gpus.size()) {
             leaveOut("node " + node.name(), "all its GPUs are unhealthy or cordoned");

@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.simulation.FreeResources;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.simulation.PlacementEngine.PlacedPod;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
@@ -56,7 +56,7 @@ record Experiment(Trace trace, ArrivalOrder order, int offered, int lifetimes, R
         private final long seed;
         private final Replay replay;
         private final TypicalPods typicalPods;
-        private final Map<FreeResources, Double> fragmentation = new HashMap<>();
+        private final Map<FreeCapacity, Double> fragmentation = new HashMap<>();
         private final List<Outcome.Sample> samples = new ArrayList<>();
         private final Map<UnschedulableReason, Integer> failed = new EnumMap<>(UnschedulableReason.class);
         /** CPU time in nanoseconds. */
@@ -193,10 +193,10 @@ record Experiment(Trace trace, ArrivalOrder order, int offered, int lifetimes, R
         }
 
         /** Allocated percent of each GPU, the fullest first. */
-        private static List<Double> fullness(FreeResources node) {
+        private static List<Double> fullness(FreeCapacity node) {
             List<Double> gpus = new ArrayList<>();
             for (int gpu = 0; gpu < node.gpus(); gpu++) {
-                gpus.add(100 - node.freeGpu(gpu) * 100.0 / FreeResources.WHOLE);
+                gpus.add(100 - node.part(gpu) * 100.0 / FreeCapacity.WHOLE);
             }
             return gpus;
         }

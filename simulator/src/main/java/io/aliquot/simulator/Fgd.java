@@ -1,8 +1,8 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.simulation.FreeResources;
-import io.aliquot.scheduler.simulation.PodDemand;
-import io.aliquot.scheduler.simulation.Scorer;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.scoring.ScoringPolicy;
 
 /*
  * The policy of the paper that TypicalPods names, as the authors' simulator computes it: the score is a whole number
@@ -10,7 +10,7 @@ import io.aliquot.scheduler.simulation.Scorer;
  * points less.
  */
 /** Fragmentation Gradient Descent: prefers the placement that increases fragmentation least. */
-final class Fgd implements Scorer {
+final class Fgd implements ScoringPolicy.Model {
     /** Per thousandth of a GPU; the sum over a node is less than 1. */
     private static final double TIE_BREAK = 1e-6;
 
@@ -21,8 +21,8 @@ final class Fgd implements Scorer {
     }
 
     @Override
-    public double score(PodDemand demand, FreeResources before, FreeResources after) {
-        double decrease = (typicalPods.fragmentation(before) - typicalPods.fragmentation(after)) / FreeResources.WHOLE;
-        return Math.floor(100 / (1 + Math.exp(-decrease))) - TIE_BREAK * before.freeGpu();
+    public double score(DemandVector demand, FreeCapacity before, FreeCapacity after) {
+        double decrease = (typicalPods.fragmentation(before) - typicalPods.fragmentation(after)) / FreeCapacity.WHOLE;
+        return Math.floor(100 / (1 + Math.exp(-decrease))) - TIE_BREAK * before.free();
     }
 }

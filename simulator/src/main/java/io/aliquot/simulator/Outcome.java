@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.simulation.PlacementEngine.GpuUsage;
+import io.aliquot.scheduler.placement.GpuAmount;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -27,7 +27,7 @@ record Outcome(
         Map<UnschedulableReason, Integer> failed,
         int pods,
         List<List<Double>> gpus,
-        List<List<GpuUsage>> held,
+        List<List<GpuAmount>> held,
         double seconds,
         Decisions decisions) {
     /**

@@ -1,8 +1,8 @@
 package io.aliquot.simulator;
 
 import io.aliquot.api.pods.Placement;
+import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.simulation.PlacementEngine;
-import io.aliquot.scheduler.simulation.PodDemand;
 import io.aliquot.scheduler.simulation.SimulatedCluster;
 import java.util.List;
 import java.util.Locale;
@@ -27,7 +27,7 @@ enum Policy {
      *
      * @param workload that pods are drawn from; FGD knows it in advance
      */
-    PlacementEngine engine(SimulatedCluster cluster, List<PodDemand> workload) {
+    PlacementEngine engine(SimulatedCluster cluster, List<DemandVector> workload) {
         return switch (this) {
             // RANDOM draws among the nodes and GPUs that the engine finds feasible.
             case RANDOM, BINPACK -> cluster.engine(Placement.BINPACK);

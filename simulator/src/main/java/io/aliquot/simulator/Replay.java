@@ -1,12 +1,12 @@
 package io.aliquot.simulator;
 
 import io.aliquot.api.nodes.Gpu;
-import io.aliquot.scheduler.simulation.FreeResources;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.simulation.PlacementEngine;
-import io.aliquot.scheduler.simulation.PlacementEngine.GpuUsage;
 import io.aliquot.scheduler.simulation.PlacementEngine.PendingPod;
 import io.aliquot.scheduler.simulation.PlacementEngine.PlacedPod;
-import io.aliquot.scheduler.simulation.PodDemand;
 import io.aliquot.scheduler.simulation.SimulatedCluster;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.util.ArrayList;
@@ -32,9 +32,9 @@ final class Replay {
         /** By kube-scheduler's count. */
         ResourceVector free;
 
-        FreeResources capacity;
+        FreeCapacity capacity;
 
-        NodeState(SimulatedNode node, FreeResources capacity) {
+        NodeState(SimulatedNode node, FreeCapacity capacity) {
             this.node = node;
             this.free = ResourceVector.of(node);
             this.capacity = capacity;
@@ -75,13 +75,13 @@ final class Replay {
                 .sorted(Comparator.comparing(NodeState::name))
                 .toList();
         this.totalGpu = this.nodes.values().stream()
-                .mapToLong(node -> node.capacity.freeGpu())
+                .mapToLong(node -> node.capacity.free())
                 .sum();
         this.freeGpu = totalGpu;
     }
 
     /** What a pod requests, in the units of {@link #capacities}. */
-    PodDemand demand(TracePod pod) {
+    DemandVector demand(TracePod pod) {
         return cluster.demand(pod.request());
     }
 
@@ -91,17 +91,17 @@ final class Replay {
     }
 
     /** Free capacity of each node, in the order of the trace. */
-    List<FreeResources> capacities() {
+    List<FreeCapacity> capacities() {
         return nodes.values().stream().map(node -> node.capacity).toList();
     }
 
     /** What pods hold of each node's GPUs, in the order of the trace and of the node's inventory. */
-    List<List<GpuUsage>> usage() {
+    List<List<GpuAmount>> usage() {
         return nodes.keySet().stream().map(engine::usage).toList();
     }
 
     /** Nodes with equal free capacity. */
-    record NodeGroup(FreeResources capacity, int nodes) {}
+    record NodeGroup(FreeCapacity capacity, int nodes) {}
 
     /** All nodes, grouped by their free capacity. */
     List<NodeGroup> groups() {
@@ -175,8 +175,8 @@ final class Replay {
     }
 
     private void update(NodeState node) {
-        freeGpu -= node.capacity.freeGpu();
+        freeGpu -= node.capacity.free();
         node.capacity = engine.capacity(node.name());
-        freeGpu += node.capacity.freeGpu();
+        freeGpu += node.capacity.free();
     }
 }

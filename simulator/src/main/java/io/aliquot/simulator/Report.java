@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.simulation.PlacementEngine.GpuUsage;
+import io.aliquot.scheduler.placement.GpuAmount;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.List;
@@ -76,11 +76,12 @@ record Report(Program program, Input input, List<MapNode> nodes, List<Result> re
     record Held(List<List<Long>> memoryMiB, List<List<Integer>> cores, List<List<Integer>> vgpus) {
         private static final Held OMITTED = new Held(List.of(), List.of(), List.of());
 
-        private static Held of(List<List<GpuUsage>> held) {
-            return new Held(each(held, GpuUsage::memoryMiB), each(held, GpuUsage::cores), each(held, GpuUsage::vgpus));
+        private static Held of(List<List<GpuAmount>> held) {
+            return new Held(
+                    each(held, GpuAmount::memoryMiB), each(held, GpuAmount::cores), each(held, GpuAmount::slots));
         }
 
-        private static <T> List<List<T>> each(List<List<GpuUsage>> held, Function<GpuUsage, T> amount) {
+        private static <T> List<List<T>> each(List<List<GpuAmount>> held, Function<GpuAmount, T> amount) {
             return held.stream().map(node -> node.stream().map(amount).toList()).toList();
         }
     }

@@ -2,8 +2,8 @@ package io.aliquot.simulator;
 
 import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.pods.GpuRequest;
+import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.simulation.SimulatedNode;
-import io.aliquot.scheduler.simulation.SimulatedNode.OfferedGpu;
 import java.util.Collections;
 import java.util.List;
 import java.util.SortedMap;
@@ -33,8 +33,8 @@ final class Trace {
         this.remarks = List.copyOf(remarks);
         List<Gpu> gpus = nodes.stream()
                 .flatMap(node -> node.gpus().stream())
-                .filter(OfferedGpu::schedulable)
-                .map(OfferedGpu::gpu)
+                .filter(GpuCapacity::schedulable)
+                .map(GpuCapacity::gpu)
                 .toList();
         this.capacity = gpus.size() * (long) WHOLE;
         this.uniformMemory = gpus.stream().mapToInt(Gpu::memoryMiB).distinct().count() <= 1;

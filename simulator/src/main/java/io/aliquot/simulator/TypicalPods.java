@@ -1,7 +1,7 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.simulation.FreeResources;
-import io.aliquot.scheduler.simulation.PodDemand;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.LinkedHashMap;
@@ -17,7 +17,7 @@ import java.util.Map;
 final class TypicalPods {
     private static final double COVERED = 0.95;
 
-    private record Weighted(PodDemand demand, double weight) {}
+    private record Weighted(DemandVector demand, double weight) {}
 
     private final List<Weighted> demands;
 
@@ -26,13 +26,13 @@ final class TypicalPods {
     }
 
     /** The most frequent demands that together cover 95 % of the pods; host memory does not distinguish them. */
-    static TypicalPods of(Collection<PodDemand> pods) {
-        Map<PodDemand, Integer> counts = new LinkedHashMap<>();
-        for (PodDemand pod : pods) {
+    static TypicalPods of(Collection<DemandVector> pods) {
+        Map<DemandVector, Integer> counts = new LinkedHashMap<>();
+        for (DemandVector pod : pods) {
             counts.merge(pod.withoutHostMemory(), 1, Integer::sum);
         }
-        List<Map.Entry<PodDemand, Integer>> byFrequency = new ArrayList<>(counts.entrySet());
-        byFrequency.sort(Map.Entry.<PodDemand, Integer>comparingByValue().reversed());
+        List<Map.Entry<DemandVector, Integer>> byFrequency = new ArrayList<>(counts.entrySet());
+        byFrequency.sort(Map.Entry.<DemandVector, Integer>comparingByValue().reversed());
         long covered = 0;
         int kept = 0;
         while (kept < byFrequency.size() && covered < COVERED * pods.size()) {
@@ -45,7 +45,7 @@ final class TypicalPods {
     }
 
     /** The expected free GPU capacity of a node that a typical pod cannot use, in thousandths. */
-    double fragmentation(FreeResources node) {
+    double fragmentation(FreeCapacity node) {
         double sum = 0;
         for (Weighted typical : demands) {
             sum += typical.weight() * unusable(typical.demand(), node);
@@ -53,9 +53,9 @@ final class TypicalPods {
         return sum;
     }
 
-    private static int unusable(PodDemand demand, FreeResources node) {
-        if (demand.gpus() == 0 || demand.cpuMillis() > node.cpuMillis() || !node.isOfModelFor(demand)) {
-            return node.freeGpu();
+    private static int unusable(DemandVector demand, FreeCapacity node) {
+        if (demand.gpus() == 0 || demand.cpuMillis() > node.cpuMillis() || !demand.takes(node.shape())) {
+            return node.free();
         }
         int usableGpus = 0;
         int unusable = 0;
@@ -63,9 +63,9 @@ final class TypicalPods {
             if (node.holds(gpu, demand)) {
                 usableGpus++;
             } else {
-                unusable += node.freeGpu(gpu);
+                unusable += node.part(gpu);
             }
         }
-        return usableGpus < demand.gpus() ? node.freeGpu() : unusable;
+        return usableGpus < demand.gpus() ? node.free() : unusable;
     }
 }

@@ -1,7 +1,7 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.simulation.FreeResources;
-import io.aliquot.scheduler.simulation.PodDemand;
+import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Locale;
@@ -26,20 +26,20 @@ enum UnschedulableReason {
     FULL;
 
     /** Why {@code demand} fits on none of {@code nodes}. */
-    static UnschedulableReason of(PodDemand demand, List<Replay.NodeGroup> nodes) {
-        if (nodes.stream().noneMatch(node -> node.capacity().empty().fits(demand))) {
+    static UnschedulableReason of(DemandVector demand, List<Replay.NodeGroup> nodes) {
+        if (nodes.stream()
+                .noneMatch(node -> FreeCapacity.of(node.capacity().shape()).fits(demand))) {
             return NEVER;
         }
         long free = 0;
         Map<UnschedulableReason, Long> withheld = new EnumMap<>(UnschedulableReason.class);
         for (Replay.NodeGroup group : nodes) {
-            FreeResources node = group.capacity();
-            free += (long) group.nodes() * node.freeGpu();
+            FreeCapacity node = group.capacity();
+            free += (long) group.nodes() * node.free();
             // For a pod without GPUs every node has the same weight.
-            withheld.merge(
-                    of(demand, node), (long) group.nodes() * (demand.gpus() == 0 ? 1 : node.freeGpu()), Long::sum);
+            withheld.merge(of(demand, node), (long) group.nodes() * (demand.gpus() == 0 ? 1 : node.free()), Long::sum);
         }
-        if (demand.gpus() > 0 && free < nodes.get(0).capacity().takenBy(demand)) {
+        if (demand.gpus() > 0 && free < nodes.get(0).capacity().shape().takenBy(demand)) {
             return FULL;
         }
         return withheld.entrySet().stream()
@@ -48,8 +48,8 @@ enum UnschedulableReason {
                 .getKey();
     }
 
-    private static UnschedulableReason of(PodDemand demand, FreeResources node) {
-        if (demand.gpus() > 0 && !node.isOfModelFor(demand)) {
+    private static UnschedulableReason of(DemandVector demand, FreeCapacity node) {
+        if (demand.gpus() > 0 && !demand.takes(node.shape())) {
             return MODEL;
         }
         int usableGpus = 0;

@@ -2,6 +2,7 @@ package io.aliquot.simulator;
 
 import static com.tngtech.archunit.base.DescribedPredicate.not;
 import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAPackage;
+import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAnyPackage;
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
 
 import com.tngtech.archunit.core.importer.ImportOption.DoNotIncludeTests;
@@ -11,10 +12,13 @@ import com.tngtech.archunit.lang.ArchRule;
 
 @AnalyzeClasses(packages = "io.aliquot.simulator", importOptions = DoNotIncludeTests.class)
 class ArchitectureTest {
-    /** The facade keeps ledger and placement free to change. */
+    /** The ledger and all that knows a cluster are free to change. */
     @ArchTest
-    static final ArchRule theSimulatorDependsOnTheFacadeOfTheSchedulerOnly = noClasses()
+    static final ArchRule theSimulatorKnowsPlacementAndScoresOfTheScheduler = noClasses()
             .should()
             .dependOnClassesThat(resideInAPackage("io.aliquot.scheduler..")
-                    .and(not(resideInAPackage("io.aliquot.scheduler.simulation"))));
+                    .and(not(resideInAnyPackage(
+                            "io.aliquot.scheduler.simulation",
+                            "io.aliquot.scheduler.placement",
+                            "io.aliquot.scheduler.scoring"))));
 }

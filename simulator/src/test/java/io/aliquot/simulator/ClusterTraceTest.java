@@ -4,8 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.simulation.SimulatedNode;
-import io.aliquot.scheduler.simulation.SimulatedNode.OfferedGpu;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -55,17 +55,17 @@ class ClusterTraceTest {
                 + node.gpus().stream().map(ClusterTraceTest::text).collect(Collectors.joining());
     }
 
-    private static String text(OfferedGpu gpu) {
+    private static String text(GpuCapacity gpu) {
         return "    %s, %d MiB, %d cores, %d slots%s%s%s%n"
                 .formatted(
                         gpu.gpu().model(),
                         gpu.memoryMiB(),
                         gpu.cores(),
                         gpu.slots(),
-                        gpu.sharing() == SharingMode.CORE_MEMORY
+                        gpu.sharingMode() == SharingMode.CORE_MEMORY
                                 ? ""
-                                : ", shared by " + gpu.sharing().print(),
-                        gpu.cordoned() ? ", cordoned" : "",
+                                : ", shared by " + gpu.sharingMode().print(),
+                        gpu.cordoned() || !gpu.gpu().heldBy().isEmpty() ? ", cordoned" : "",
                         gpu.gpu().healthy() ? "" : ", unhealthy");
     }
 

@@ -7,7 +7,7 @@ import io.aliquot.api.names.Resources;
 import io.aliquot.api.pods.GpuRequest;
 import io.aliquot.api.pods.MemoryRequest;
 import io.aliquot.api.pods.MemoryRequest.Mebibytes;
-import io.aliquot.scheduler.simulation.FreeResources;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.simulation.PlacementEngine.PlacedPod;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
@@ -81,7 +81,7 @@ class ReplayTest {
                                 .sum())
                         .isEqualTo(NODES.size());
                 assertThat(replay.capacities().stream()
-                                .mapToInt(FreeResources::freeGpu)
+                                .mapToInt(FreeCapacity::free)
                                 .sum())
                         .isEqualTo(18_000 - replay.allocated());
             }
@@ -215,7 +215,7 @@ class ReplayTest {
     void fragmentationIsTheFreeGpuThatTypicalPodsCannotUse() {
         var replay = new Replay(NODES.subList(2, 3), Policy.BINPACK, ALL, 0);
         replay.place(HALF);
-        FreeResources node = replay.capacities().get(0); // 7.5 GPUs and 92 CPUs left
+        FreeCapacity node = replay.capacities().get(0); // 7.5 GPUs and 92 CPUs left
 
         assertThat(fragmentation(replay, node, HALF)).isEqualTo(0);
         assertThat(fragmentation(replay, node, WHOLE)).isEqualTo(500);
@@ -224,7 +224,7 @@ class ReplayTest {
         assertThat(fragmentation(replay, node, HALF, EIGHT)).isEqualTo(3_750);
     }
 
-    private static double fragmentation(Replay replay, FreeResources node, TracePod... pods) {
+    private static double fragmentation(Replay replay, FreeCapacity node, TracePod... pods) {
         return TypicalPods.of(List.of(pods).stream().map(replay::demand).toList())
                 .fragmentation(node);
     }

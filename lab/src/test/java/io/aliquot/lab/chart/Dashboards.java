@@ -1,11 +1,9 @@
 package io.aliquot.lab.chart;
 
-import java.io.IOException;
-import java.io.UncheckedIOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
+import io.aliquot.lab.chart.Chart.Rendered;
+import io.fabric8.kubernetes.api.model.ConfigMap;
 import java.util.List;
-import java.util.stream.Stream;
+import java.util.Map;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -15,20 +13,12 @@ public final class Dashboards {
 
     private Dashboards() {}
 
-    static List<Path> files() {
-        try (Stream<Path> files = Files.list(Chart.FOLDER.resolve("dashboards"))) {
-            return files.sorted().toList();
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
-    }
-
-    static JsonNode read(Path file) {
-        try {
-            return JSON.readTree(Files.readString(file));
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
+    /** As the chart renders them, the cluster's first. */
+    static List<JsonNode> all() {
+        List<Rendered> rendered = Chart.renderWith(Map.of("metrics.dashboards.enabled", true));
+        return Chart.the(rendered, ConfigMap.class, "aliquot-dashboards").getData().values().stream()
+                .map(JSON::readTree)
+                .toList();
     }
 
     /** The panels' queries as they are written. */
@@ -38,8 +28,8 @@ public final class Dashboards {
 
     /** All queries as Grafana sends them for all values of the variables, with this range for rates and for totals. */
     public static List<String> queries(String range) {
-        return files().stream()
-                .flatMap(file -> expressions(read(file)).stream())
+        return all().stream()
+                .flatMap(dashboard -> expressions(dashboard).stream())
                 .map(expression -> query(expression, range))
                 .toList();
     }

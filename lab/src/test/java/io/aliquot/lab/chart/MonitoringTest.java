@@ -1,8 +1,10 @@
 package io.aliquot.lab.chart;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import com.marcnuri.helm.Helm;
 import io.fabric8.kubernetes.api.model.GenericKubernetesResource;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -18,9 +20,12 @@ import java.util.TreeSet;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Named;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import tools.jackson.databind.JsonNode;
@@ -37,13 +42,14 @@ class MonitoringTest {
     private static final Pattern NAME = Pattern.compile("[a-zA-Z_:][a-zA-Z0-9_:]*(?![a-zA-Z0-9_:(])(?!\\s+\\()");
     private static final Set<String> WORDS = Set.of("or", "and", "unless");
 
-    static List<Path> dashboards() {
-        return Dashboards.files();
+    static Stream<Named<JsonNode>> dashboards() {
+        return Dashboards.all().stream()
+                .map(dashboard -> Named.of(dashboard.path("title").asString(""), dashboard));
     }
 
     @Test
     void dashboardsHaveDifferentUidsAndTitles() {
-        List<JsonNode> all = dashboards().stream().map(Dashboards::read).toList();
+        List<JsonNode> all = Dashboards.all();
 
         assertThat(all)
                 .extracting(dashboard -> dashboard.path("uid").asString(""))
@@ -56,8 +62,7 @@ class MonitoringTest {
 
     @ParameterizedTest
     @MethodSource("dashboards")
-    void everyPanelAndVariableUsesTheDatasourceThatTheUserChooses(Path file) {
-        JsonNode dashboard = Dashboards.read(file);
+    void everyPanelAndVariableUsesTheDatasourceThatTheUserChooses(JsonNode dashboard) {
         var users = new ArrayList<JsonNode>();
         for (JsonNode variable : dashboard.path("templating").path("list")) {
             if (variable.path("type").asString("").equals("query")) {
@@ -80,9 +85,9 @@ class MonitoringTest {
 
     @ParameterizedTest
     @MethodSource("dashboards")
-    void everyPanelHasATitleAUnitAndQueries(Path file) {
+    void everyPanelHasATitleAUnitAndQueries(JsonNode dashboard) {
         var ids = new HashSet<Integer>();
-        for (JsonNode panel : Dashboards.read(file).path("panels")) {
+        for (JsonNode panel : dashboard.path("panels")) {
             String title = panel.path("title").asString("");
             assertThat(title).isNotBlank();
             assertThat(ids.add(panel.path("id").asInt(0))).as(title).isTrue();
@@ -92,13 +97,108 @@ class MonitoringTest {
             assertThat(panel.path("targets").findValuesAsString("expr"))
                     .as(title)
                     .isNotEmpty();
+            assertThat(panel.path("targets").findValuesAsString("refId"))
+                    .as(title)
+                    .doesNotHaveDuplicates();
         }
+    }
+
+    @Test
+    void panelsAreInGrafanasModel() {
+        var panels = Dashboards.all().getFirst().path("panels");
+
+        assertThat(List.of(panels.get(1), panels.get(9), panels.get(13)))
+                .containsExactlyElementsOf(new JsonMapper().readTree("""
+                        [
+                          {
+                            "id": 2,
+                            "type": "stat",
+                            "title": "Unhealthy GPUs",
+                            "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                            "gridPos": {"x": 6, "y": 0, "w": 6, "h": 4},
+                            "fieldConfig": {"defaults": {
+                              "unit": "none",
+                              "thresholds": {
+                                "mode": "absolute",
+                                "steps": [{"color": "green", "value": null}, {"color": "red", "value": 1}]
+                              }
+                            }},
+                            "targets": [{
+                              "refId": "A",
+                              "expr": "count(max by (node, gpu) (aliquot_gpu_healthy) == 0) or vector(0)",
+                              "legendFormat": "unhealthy",
+                              "instant": true
+                            }],
+                            "options": {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "none"}
+                          },
+                          {
+                            "id": 10,
+                            "type": "timeseries",
+                            "title": "Free memory by model",
+                            "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                            "gridPos": {"x": 12, "y": 20, "w": 12, "h": 8},
+                            "fieldConfig": {"defaults": {
+                              "unit": "bytes",
+                              "min": 0,
+                              "custom": {"fillOpacity": 20, "stacking": {"mode": "normal"}}
+                            }},
+                            "targets": [{
+                              "refId": "A",
+                              "expr": "sum by (model) (max by (node, gpu, model) (aliquot_gpu_memory_free_bytes))",
+                              "legendFormat": "{{model}}"
+                            }],
+                            "options": {"tooltip": {"mode": "multi", "sort": "desc"}}
+                          },
+                          {
+                            "id": 14,
+                            "type": "table",
+                            "title": "GPUs by health",
+                            "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                            "gridPos": {"x": 12, "y": 36, "w": 12, "h": 8},
+                            "fieldConfig": {"defaults": {"unit": "none"}},
+                            "targets": [{
+                              "refId": "A",
+                              "expr": "max by (node, gpu, model, reason) (aliquot_gpu_healthy)",
+                              "format": "table",
+                              "instant": true
+                            }],
+                            "transformations": [
+                              {"id": "merge", "options": {}},
+                              {
+                                "id": "organize",
+                                "options": {"excludeByName": {"Time": true}, "renameByName": {"Value": "healthy"}}
+                              }
+                            ]
+                          }
+                        ]
+                        """));
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', textBlock = """
+            rnage: 7d | dashboards/test.yaml: unknown key: rnage
+            panels: [{title: Memory, unti: bytes}] | dashboards/test.yaml: panel "Memory": unknown key: unti
+            panels: [{title: Memory, kind: graph}] | dashboards/test.yaml: panel "Memory": unknown kind: graph
+            panels: [ | dashboards/test.yaml: error converting YAML to JSON
+            """)
+    void aMistakeInADashboardIsNamed(String content, String message, @TempDir Path folder) throws IOException {
+        Path templates = Files.createDirectory(folder.resolve("templates"));
+        Files.copy(Chart.FOLDER.resolve("Chart.yaml"), folder.resolve("Chart.yaml"));
+        Files.copy(Chart.FOLDER.resolve("templates/_dashboard.tpl"), templates.resolve("_dashboard.tpl"));
+        Files.writeString(templates.resolve("test.yaml"), """
+                {{ include "aliquot.dashboard" (dict "path" "dashboards/test.yaml" "content" "%s") }}
+                """.formatted(content));
+
+        assertThatThrownBy(() -> new Helm(folder)
+                        .template()
+                        .withKubeVersion(Chart.KUBERNETES)
+                        .call())
+                .hasMessageContaining(message);
     }
 
     @ParameterizedTest
     @MethodSource("dashboards")
-    void variablesListTheValuesOfLabelsAndQueriesHaveNoFixedOnes(Path file) {
-        JsonNode dashboard = Dashboards.read(file);
+    void variablesListTheValuesOfLabelsAndQueriesHaveNoFixedOnes(JsonNode dashboard) {
         List<String> queries = new ArrayList<>(Dashboards.expressions(dashboard));
         for (JsonNode variable : dashboard.path("templating").path("list")) {
             if (!variable.path("type").asString("").equals("datasource")) {
@@ -120,8 +220,7 @@ class MonitoringTest {
     void queriesAndRulesReferToDocumentedMetricsOnly() throws IOException {
         Set<String> known = documented();
         List<String> queries = new ArrayList<>();
-        for (Path file : dashboards()) {
-            JsonNode dashboard = Dashboards.read(file);
+        for (JsonNode dashboard : Dashboards.all()) {
             queries.addAll(Dashboards.expressions(dashboard));
             for (JsonNode variable : dashboard.path("templating").path("list")) {
                 var values = LABEL_VALUES.matcher(variable.at("/query/query").asString(""));

@@ -50,6 +50,7 @@ final class ReviewReader {
     static final String ANNOTATION_BYTES = "annotationBytes";
 
     private static final Kept ALL = new Kept.All();
+    private static final Kept.Fields EVERY_FIELD = new Kept.Fields(Map.of(), name -> true);
     /** The domains of the labels and annotations that {@link GpuAdmission} reads. */
     private static final Set<String> DOMAINS = Set.of("aliquot.io", "nvidia.com", "hami.io", "aliyun.com");
 
@@ -222,7 +223,7 @@ final class ReviewReader {
                 memory.take(NODE);
                 ObjectNode object = NODES.objectNode();
                 switch (kept) {
-                    case Kept.All all -> all(object);
+                    case Kept.All all -> fields(object, EVERY_FIELD);
                     case Kept.Fields fields -> fields(object, fields);
                     case Kept.Elements elements -> parser.skipChildren();
                     case Kept.Matching matching -> {
@@ -261,14 +262,6 @@ final class ReviewReader {
                 yield NODES.stringNode(text);
             }
         };
-    }
-
-    private void all(ObjectNode object) {
-        while (parser.nextToken() == JsonToken.PROPERTY_NAME) {
-            String name = parser.currentName();
-            parser.nextToken();
-            field(object, name, ALL);
-        }
     }
 
     private void elements(ArrayNode array, Kept kept, int bytes) {

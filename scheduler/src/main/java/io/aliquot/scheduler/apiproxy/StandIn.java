@@ -4,7 +4,7 @@ import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpsConfigurator;
 import com.sun.net.httpserver.HttpsServer;
 import io.aliquot.api.tls.TlsContext;
-import io.aliquot.scheduler.extensionapi.endpoints.OpenApiDocuments;
+import io.aliquot.scheduler.extensionapi.endpoints.Documents;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
 import java.io.IOException;
@@ -30,19 +30,7 @@ import org.springframework.boot.ssl.pem.PemContent;
 final class StandIn implements AutoCloseable {
     private static final int RETRY_AFTER_SECONDS = 2;
 
-    private static final byte[] OPEN_API = OpenApiDocuments.document();
-    private static final Map<String, byte[]> ANSWERS = Map.of(
-            "/apis",
-            JsonResponse.json(Discovery.groups()),
-            Discovery.GROUP_PATH,
-            JsonResponse.json(Discovery.group()),
-            Discovery.VERSION_PATH,
-            JsonResponse.json(Discovery.resources()),
-            OpenApiDocuments.INDEX_PATH,
-            OpenApiDocuments.index(OPEN_API),
-            OpenApiDocuments.PATH,
-            OPEN_API);
-    private static final byte[] AGGREGATED = JsonResponse.json(Discovery.aggregated());
+    private static final Map<String, byte[]> DOCUMENTS = Documents.byPath();
 
     private static final byte[] AWAY = JsonResponse.json(Map.of(
             "kind",
@@ -114,21 +102,15 @@ final class StandIn implements AutoCloseable {
     private static void answer(HttpExchange exchange) throws IOException {
         try (exchange) {
             String path = exchange.getRequestURI().getRawPath();
-            boolean reads = exchange.getRequestMethod().equals("GET");
+            byte[] document = exchange.getRequestMethod().equals("GET") ? DOCUMENTS.get(path) : null;
             var headers = exchange.getResponseHeaders();
             headers.set("Connection", "close");
             headers.set("Content-Type", "application/json");
             byte[] body = AWAY;
             int code = 503;
-            if (reads && ANSWERS.containsKey(path)) {
-                body = ANSWERS.get(path);
+            if (document != null) {
+                body = document;
                 code = 200;
-                var type = Discovery.aggregatedType(
-                        String.valueOf(exchange.getRequestHeaders().getFirst("Accept")));
-                if (path.equals("/apis") && type.isPresent()) {
-                    headers.set("Content-Type", type.get());
-                    body = AGGREGATED;
-                }
             } else if (!path.startsWith(Discovery.VERSION_PATH + "/")) {
                 code = 404;
             } else {

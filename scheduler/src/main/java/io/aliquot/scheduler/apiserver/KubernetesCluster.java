@@ -5,7 +5,6 @@ import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Labels;
 import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.aliquot.scheduler.apiserver.client.ApiServerClient.Answer;
-import io.aliquot.scheduler.apiserver.client.BindBatcher;
 import io.aliquot.scheduler.apiserver.client.ListWatchClient;
 import io.aliquot.scheduler.apiserver.client.ResourceType;
 import io.aliquot.scheduler.apiserver.client.Writer;
@@ -55,9 +54,6 @@ final class KubernetesCluster implements Cluster {
     /** For requests on which no request of kube-scheduler waits. */
     private static final Duration BACKGROUND_TIMEOUT = Duration.ofSeconds(4);
 
-    /** Negligible compared with the second or more until the pod's container runs. */
-    private static final Duration BATCH_PERIOD = Duration.ofMillis(30);
-
     /** Of every Binding. */
     private static final Map<String, String> FENCED_LABEL = Map.of(Labels.FENCED, Labels.FENCED_TRUE);
 
@@ -77,7 +73,6 @@ final class KubernetesCluster implements Cluster {
 
     private final Clock clock;
     private final LongSupplier nanoTime;
-    private final BindBatcher bindBatcher;
     private final Writer writer;
     private final Writer quickWriter;
 
@@ -96,7 +91,6 @@ final class KubernetesCluster implements Cluster {
         this.json = json;
         this.writer = new Writer(client, json, WRITE_TIMEOUT, nanoTime);
         this.quickWriter = new Writer(client, json, READ_TIMEOUT, nanoTime);
-        this.bindBatcher = new BindBatcher(BATCH_PERIOD, nanoTime);
         this.leadership = leadership;
         this.unbound = unbound;
         this.ready = ready;
@@ -149,22 +143,12 @@ final class KubernetesCluster implements Cluster {
                 new Preconditions(
                         pod.namespace(), pod.name(), pod.uid(), Long.toString(version), FENCED_LABEL, annotations),
                 new Target("v1", "Node", node));
-        pause(bindBatcher.await());
         long start = nanoTime.getAsLong();
         WriteOutcome outcome = writer.write("POST", JSON, path(pod) + "/binding", binding);
         bindingWrites
                 .withTag("outcome", outcome.getClass().getSimpleName().toLowerCase(Locale.ROOT))
                 .record(nanoTime.getAsLong() - start, TimeUnit.NANOSECONDS);
         return outcome;
-    }
-
-    /** Returns early if the thread is interrupted. */
-    private static void pause(Duration pause) {
-        try {
-            TimeUnit.NANOSECONDS.sleep(pause.toNanos());
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
     }
 
     @Override

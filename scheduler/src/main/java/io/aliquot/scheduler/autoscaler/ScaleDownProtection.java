@@ -6,7 +6,6 @@ import io.aliquot.scheduler.cluster.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.Ledger;
 import java.time.Duration;
 import java.util.Arrays;
-import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -14,6 +13,8 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -37,6 +38,9 @@ public final class ScaleDownProtection {
     private static final Duration RETRY = Duration.ofMinutes(1);
 
     private static final Logger LOG = LoggerFactory.getLogger(ScaleDownProtection.class);
+    private static final Set<String> KEYS = Arrays.stream(Autoscaler.values())
+            .flatMap(one -> Stream.of(one.annotation, one.mark))
+            .collect(Collectors.toSet());
 
     private final Set<Autoscaler> enabled;
     private final Ledger ledger;
@@ -83,27 +87,15 @@ public final class ScaleDownProtection {
      */
     public void put(
             String node, long version, boolean stays, Map<String, String> labels, Map<String, String> annotations) {
-        Map<String, String> relevant = new HashMap<>();
-        Set<Autoscaler> removable = EnumSet.noneOf(Autoscaler.class);
-        for (Autoscaler autoscaler : Autoscaler.values()) {
-            copy(autoscaler.annotation, annotations, relevant);
-            copy(autoscaler.mark, annotations, relevant);
-            if (enabled.contains(autoscaler) && autoscaler.mayRemove(labels.keySet())) {
-                removable.add(autoscaler);
-            }
-        }
+        Map<String, String> relevant = new HashMap<>(annotations);
+        relevant.keySet().retainAll(KEYS);
+        Set<Autoscaler> removable =
+                enabled.stream().filter(one -> one.mayRemove(labels.keySet())).collect(Collectors.toSet());
         boolean marked = Arrays.stream(Autoscaler.values()).anyMatch(one -> relevant.containsKey(one.mark));
         if (marked || !removable.isEmpty()) {
             nodes.put(node, new Watched(version, stays, removable, Map.copyOf(relevant)));
         } else {
             nodes.remove(node);
-        }
-    }
-
-    private static void copy(String key, Map<String, String> from, Map<String, String> to) {
-        String value = from.get(key);
-        if (value != null) {
-            to.put(key, value);
         }
     }
 

@@ -229,7 +229,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
             }
         }
         if (!settings.apiGroupService().isEmpty()) {
-            succeeds("APIService " + API_SERVICE, () -> {
+            attempt("APIService " + API_SERVICE, () -> {
                 APIService service =
                         kubernetes.apiServices().withName(API_SERVICE).get();
                 if (service == null) {
@@ -262,18 +262,16 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
         }
     }
 
-    /** Runs a step that the webhooks do not depend on. Returns whether it threw nothing; logs what it threw. */
-    private boolean succeeds(String what, Runnable step) {
+    /** Runs a step that the webhooks do not depend on, and logs what it throws. */
+    private void attempt(String what, Runnable step) {
         try {
             step.run();
             lastErrors.remove(what);
-            return true;
         } catch (RuntimeException e) {
             if (e instanceof KubernetesClientException failure && raced(failure)) {
                 throw failure;
             }
             logOnce(what, e);
-            return false;
         }
     }
 

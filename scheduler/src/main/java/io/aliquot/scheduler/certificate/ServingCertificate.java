@@ -1,9 +1,7 @@
 package io.aliquot.scheduler.certificate;
 
 import io.aliquot.api.format.FormatException;
-import java.io.ByteArrayInputStream;
 import java.io.IOException;
-import java.io.StringReader;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
 import java.math.BigInteger;
@@ -15,20 +13,18 @@ import java.security.PrivateKey;
 import java.security.SecureRandom;
 import java.security.Signature;
 import java.security.cert.CertificateException;
-import java.security.cert.CertificateFactory;
 import java.security.cert.X509Certificate;
 import java.security.spec.ECGenParameterSpec;
 import java.time.Duration;
 import java.time.Instant;
-import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Collection;
 import java.util.Date;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.stream.Stream;
-import org.bouncycastle.asn1.pkcs.PrivateKeyInfo;
 import org.bouncycastle.asn1.x500.X500Name;
 import org.bouncycastle.asn1.x509.BasicConstraints;
 import org.bouncycastle.asn1.x509.ExtendedKeyUsage;
@@ -39,13 +35,12 @@ import org.bouncycastle.asn1.x509.KeyPurposeId;
 import org.bouncycastle.asn1.x509.KeyUsage;
 import org.bouncycastle.cert.jcajce.JcaX509CertificateConverter;
 import org.bouncycastle.cert.jcajce.JcaX509v3CertificateBuilder;
-import org.bouncycastle.openssl.PEMParser;
-import org.bouncycastle.openssl.jcajce.JcaPEMKeyConverter;
 import org.bouncycastle.openssl.jcajce.JcaPEMWriter;
 import org.bouncycastle.operator.OperatorCreationException;
 import org.bouncycastle.operator.jcajce.JcaContentSignerBuilder;
 import org.bouncycastle.util.io.pem.PemObject;
 import org.jspecify.annotations.Nullable;
+import org.springframework.boot.ssl.pem.PemContent;
 
 /**
  * A certificate with its key, and the certificates that its peers trust: the content of a Secret. There are two: the
@@ -202,12 +197,7 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
 
     /** The trusted certificates as a webhook's {@code clientConfig.caBundle}: PEM in base64. */
     String caBundle() {
-        return base64(trustedPem());
-    }
-
-    /** The trusted certificates in PEM. */
-    String trustedPem() {
-        return pem(trusted);
+        return base64(pem(trusted));
     }
 
     /** Whether two thirds of its validity are over, or a Service has been added. */
@@ -282,29 +272,18 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
 
     private static List<X509Certificate> certificates(String field, String pem) {
         try {
-            var certificates = new ArrayList<X509Certificate>();
-            var bytes = new ByteArrayInputStream(pem.getBytes(StandardCharsets.ISO_8859_1));
-            CertificateFactory.getInstance("X.509")
-                    .generateCertificates(bytes)
-                    .forEach(certificate -> certificates.add((X509Certificate) certificate));
-            if (certificates.isEmpty()) {
-                throw new FormatException(field + " contains no certificate");
-            }
-            return certificates;
-        } catch (CertificateException e) {
-            throw new FormatException(field + " contains something other than certificates", e);
+            return PemContent.of(pem).getCertificates();
+        } catch (IllegalArgumentException | IllegalStateException e) {
+            throw new FormatException(field + " contains no valid certificate", e);
         }
     }
 
     private static PrivateKey key(String pem) {
-        try (var parser = new PEMParser(new StringReader(pem))) {
-            if (parser.readObject() instanceof PrivateKeyInfo key) {
-                return new JcaPEMKeyConverter().getPrivateKey(key);
-            }
-        } catch (IOException | IllegalStateException e) { // the latter from Bouncy Castle's base64 decoder
+        try {
+            return Objects.requireNonNull(PemContent.of(pem).getPrivateKey());
+        } catch (IllegalArgumentException | IllegalStateException e) {
             throw new FormatException(KEY + " is not a valid private key", e);
         }
-        throw new FormatException(KEY + " has no PEM block PRIVATE KEY");
     }
 
     private static boolean signs(PrivateKey key, X509Certificate certificate) {

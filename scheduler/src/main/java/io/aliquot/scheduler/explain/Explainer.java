@@ -6,6 +6,7 @@ import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.Nodes;
 import io.aliquot.scheduler.explain.Explanation.PreemptionOption;
 import io.aliquot.scheduler.explain.Explanation.Refusal;
+import io.aliquot.scheduler.explain.Explanation.Score;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.PodId;
@@ -14,7 +15,6 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.scoring.NodeRanking;
 import io.aliquot.scheduler.scoring.NodeScoring;
-import io.aliquot.scheduler.scoring.ScoreTerm;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
@@ -51,17 +51,7 @@ public final class Explainer {
         this.budgets = budgets;
     }
 
-    /**
-     * The score of a node that fits a pod.
-     *
-     * @param score from the placement policy; the node with the highest score wins
-     * @param terms what the score consists of
-     */
-    public record ScoredNode(String node, double score, List<ScoreTerm> terms) {
-        public ScoredNode {
-            terms = List.copyOf(terms);
-        }
-    }
+    private record RankedNode(String node, double score) {}
 
     /**
      * What all nodes answered for a pod.
@@ -105,13 +95,14 @@ public final class Explainer {
     }
 
     /** The best of the given nodes that fit the pod now, by the policy's score, best first; at most 5. */
-    public List<ScoredNode> bestNodes(PodId pod, PodGpuRequest request, Placement policy, Collection<String> nodes) {
+    public List<Score> bestNodes(PodId pod, PodGpuRequest request, Placement policy, Collection<String> nodes) {
         NodeRanking ranking = scoring.forPod(pod.uid(), request, policy);
         return nodes.stream()
                 .filter(node -> ranking.feasibility(node) instanceof Feasibility.Fits)
-                .map(node -> new ScoredNode(node, ranking.score(node), ranking.terms(node)))
-                .sorted(Comparator.comparingDouble(ScoredNode::score).reversed().thenComparing(ScoredNode::node))
+                .map(node -> new RankedNode(node, ranking.score(node)))
+                .sorted(Comparator.comparingDouble(RankedNode::score).reversed().thenComparing(RankedNode::node))
                 .limit(MAX_BEST_NODES)
+                .map(best -> Score.of(best.node(), ranking.terms(best.node())))
                 .toList();
     }
 

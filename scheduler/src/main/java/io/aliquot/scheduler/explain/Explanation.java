@@ -3,7 +3,9 @@ package io.aliquot.scheduler.explain;
 import com.fasterxml.jackson.annotation.JsonClassDescription;
 import com.fasterxml.jackson.annotation.JsonPropertyDescription;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.scoring.ScoreTerm;
 import java.util.List;
+import java.util.function.Predicate;
 
 /**
  * Why a pod is Pending, or which nodes fit it.
@@ -84,17 +86,66 @@ public record Explanation(
             @JsonPropertyDescription("Number of vGPUs to remove; 0 if slots suffice.")
             int slots) {}
 
-    /** A node that would fit the pod without these pods, all of which are needed. */
-    public record PreemptionOption(String node, List<Victim> victims) {
-        public PreemptionOption {
-            victims = List.copyOf(victims);
+    @JsonClassDescription("How a placement policy rates a node.")
+    public record Score(
+            @JsonPropertyDescription("Name of the node.") String node,
+
+            @JsonPropertyDescription("The parts of the score.")
+            List<Term> terms) {
+        static Score of(String node, List<ScoreTerm> terms) {
+            return new Score(
+                    node,
+                    terms.stream()
+                            .map(term -> new Term(term.name(), (int) Math.round(term.thousandths())))
+                            .toList());
         }
     }
 
-    /**
-     * A pod of a {@link PreemptionOption}.
-     *
-     * @param terminating whether the pod terminates already, without an eviction
-     */
-    public record Victim(PodId pod, int priority, boolean terminating) {}
+    @JsonClassDescription("A part of a node's score.")
+    public record Term(
+            @JsonPropertyDescription("fullness; or waste or scarcity of the policy fragmentation.")
+            String name,
+
+            @JsonPropertyDescription("Its value in thousandths; with fragmentation, of a GPU.")
+            int thousandths) {}
+
+    @JsonClassDescription("A node that would fit the pod without these pods.")
+    public record PreemptionOption(
+            @JsonPropertyDescription("Name of the node.") String node,
+
+            @JsonPropertyDescription("The pods, all of which are needed.")
+            List<Victim> victims) {
+        public PreemptionOption {
+            victims = List.copyOf(victims);
+        }
+
+        /** The same, without the names of pods in other namespaces than those that pass the test. */
+        public PreemptionOption showing(Predicate<String> namespaces) {
+            return new PreemptionOption(
+                    node,
+                    victims.stream()
+                            .map(one -> namespaces.test(one.namespace)
+                                    ? one
+                                    : new Victim("", "", one.priority, one.terminating))
+                            .toList());
+        }
+    }
+
+    @JsonClassDescription("A pod that would be evicted, or terminates already.")
+    public record Victim(
+            @JsonPropertyDescription("Its namespace; empty if the user may not list the pods there.")
+            String namespace,
+
+            @JsonPropertyDescription("Its name; empty if the user may not list the pods of its namespace.")
+            String name,
+
+            @JsonPropertyDescription("Value of its PriorityClass.")
+            int priority,
+
+            @JsonPropertyDescription("Whether it terminates already.")
+            boolean terminating) {
+        static Victim of(PodId pod, int priority, boolean terminating) {
+            return new Victim(pod.namespace(), pod.name(), priority, terminating);
+        }
+    }
 }

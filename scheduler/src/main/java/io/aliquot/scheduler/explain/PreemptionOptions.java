@@ -26,21 +26,7 @@ import java.util.stream.Stream;
  * Finds pods without which a Pending pod would fit: pods that terminate already, and of the pods of lower priority
  * those that preemption would select.
  */
-final class PreemptionOptions {
-    private final PodId pod;
-    private final PodGpuRequest request;
-    private final int priority;
-    private final boolean mayPreempt;
-    private final Budgets budgets;
-
-    PreemptionOptions(PodId pod, PodGpuRequest request, int priority, boolean mayPreempt, Budgets budgets) {
-        this.pod = pod;
-        this.request = request;
-        this.priority = priority;
-        this.mayPreempt = mayPreempt;
-        this.budgets = budgets;
-    }
-
+record PreemptionOptions(PodId pod, PodGpuRequest request, int priority, boolean mayPreempt, Budgets budgets) {
     private record PricedOption(PreemptionOption option, EvictionCost cost) {}
 
     /** The options with the lowest eviction cost, one for each node at most, cheapest first. */
@@ -80,13 +66,13 @@ final class PreemptionOptions {
         terminating.forEach(holding -> removed.add(holding.pod().uid()));
         for (Victim victim : plan.victims()) {
             removed.add(victim.pod().uid());
-            victims.add(new Explanation.Victim(victim.pod(), victim.priority(), false));
+            victims.add(Explanation.Victim.of(victim.pod(), victim.priority(), false));
         }
         for (Holding holding : terminating) {
             removed.remove(holding.pod().uid());
             if (!check.fits(view.gpusWithout(removed))) {
                 removed.add(holding.pod().uid());
-                victims.add(new Explanation.Victim(holding.pod(), holding.priority(), true));
+                victims.add(Explanation.Victim.of(holding.pod(), holding.priority(), true));
             }
         }
         return victims;

@@ -27,7 +27,8 @@ import java.util.function.ToDoubleBiFunction;
  * those series come from the node's agent, to which AgentUsage sends what the ledger says of it.
  */
 /** Capacity, allocated, free and stranded of each node; the size of the ledger; quotas and their use. */
-final class LedgerMetrics implements MultiCollector {
+record LedgerMetrics(Ledger ledger, PendingPods pending, Supplier<Map<String, Integer>> pendingByCause)
+        implements MultiCollector {
     /** What is measured of a GPU and summed over the GPUs of a node. */
     private record Measure(String name, String help, ToDoubleBiFunction<GpuInfo, ShareSizes> value) {}
 
@@ -78,16 +79,6 @@ final class LedgerMetrics implements MultiCollector {
                     "schedulable",
                     "GPUs that are healthy, not cordoned and not held through another device plugin",
                     (gpu, sizes) -> gpu.capacity().schedulable() ? 1 : 0));
-
-    private final Ledger ledger;
-    private final PendingPods pending;
-    private final Supplier<Map<String, Integer>> pendingByCause;
-
-    LedgerMetrics(Ledger ledger, PendingPods pending, Supplier<Map<String, Integer>> pendingByCause) {
-        this.ledger = ledger;
-        this.pending = pending;
-        this.pendingByCause = pendingByCause;
-    }
 
     @Override
     public MetricSnapshots collect() {

@@ -24,16 +24,14 @@ public final class ShareSizes {
 
     private boolean any;
     private boolean wholeCards;
-    /** The least memory of a shape, by its cores; for shapes that request MiB. */
+    /** The least memory of the shapes with at most so many cores that request MiB. */
     private final long[] leastMiB = new long[ALL + 1];
-    /** The least memory of a shape, by its cores; for shapes that request a percentage of the GPU. */
-    private final int[] leastPercent = new int[ALL + 1];
-
-    private boolean complete = true;
+    /** The same of those that request a percentage of the GPU. */
+    private final long[] leastPercent = new long[ALL + 1];
 
     ShareSizes() {
         Arrays.fill(leastMiB, NONE);
-        Arrays.fill(leastPercent, ALL + 1);
+        Arrays.fill(leastPercent, NONE);
     }
 
     /** The shapes that the pods on these nodes hold, and those that pending pods request. */
@@ -53,21 +51,23 @@ public final class ShareSizes {
                 sizes.add(container.request().memory(), container.request().cores());
             }
         });
-        sizes.complete();
         return sizes;
     }
 
     void add(MemoryRequest memory, int cores) {
-        int wanted = Math.max(0, Math.min(ALL, cores));
-        if (memory instanceof Mebibytes mebibytes) {
-            leastMiB[wanted] = Math.min(leastMiB[wanted], mebibytes.amount());
-        } else if (memory instanceof Percentage percentage) {
-            leastPercent[wanted] = Math.min(leastPercent[wanted], percentage.percent());
-        } else {
-            wholeCards = true;
-        }
         any = true;
-        complete = false;
+        int wanted = Math.max(0, Math.min(ALL, cores));
+        switch (memory) {
+            case Mebibytes(int amount) -> lower(leastMiB, wanted, amount);
+            case Percentage(int percent) -> lower(leastPercent, wanted, percent);
+            case WholeCard() -> wholeCards = true;
+        }
+    }
+
+    private static void lower(long[] least, int cores, long amount) {
+        for (int most = cores; most <= ALL && amount < least[most]; most++) {
+            least[most] = amount;
+        }
     }
 
     /** Free memory in MiB that no shape fits into; all free memory if the GPU takes no vGPU. */
@@ -89,23 +89,11 @@ public final class ShareSizes {
 
     /** The least memory of the shapes with at most these cores, whole cards excluded. */
     private long least(int cores, GpuInfo gpu) {
-        complete();
-        int percent = leastPercent[cores];
-        return percent > ALL
+        long percent = leastPercent[cores];
+        return percent == NONE
                 ? leastMiB[cores]
                 : Math.min(
                         leastMiB[cores],
-                        new Percentage(percent).on(gpu.capacity().vgpuMiB()));
-    }
-
-    /** Turns minima for exactly n cores into minima for at most n cores. */
-    private void complete() {
-        if (!complete) {
-            for (int cores = 1; cores <= ALL; cores++) {
-                leastMiB[cores] = Math.min(leastMiB[cores], leastMiB[cores - 1]);
-                leastPercent[cores] = Math.min(leastPercent[cores], leastPercent[cores - 1]);
-            }
-            complete = true;
-        }
+                        new Percentage((int) percent).on(gpu.capacity().vgpuMiB()));
     }
 }

@@ -65,15 +65,9 @@ public final class ContainerEvents {
         event("container " + container.container(), finding.problem())
                 .ifPresent(event -> pod(
                                 node,
-                                holding -> holding.state() == Holding.State.HELD && isOf(holding.pod(), container))
+                                holding -> holding.state() == Holding.State.HELD
+                                        && holding.pod().has(container))
                         .ifPresent(pod -> cluster.warn(pod, event.reason, container.container(), event.message)));
-    }
-
-    /** The agent may not know a pod's uid; a node runs one pod of a name at a time. */
-    private static boolean isOf(PodId pod, PodContainer container) {
-        return container.uid().isEmpty()
-                ? pod.namespace().equals(container.namespace()) && pod.name().equals(container.pod())
-                : pod.uid().equals(container.uid());
     }
 
     /** Empty for what {@link OveruseMonitor} acts on. */

@@ -28,4 +28,9 @@ public record DemandVector(
     public boolean takes(FreeCapacity.Shape node) {
         return (models >> node.model() & 1) != 0;
     }
+
+    /** The same demand without host memory. */
+    public DemandVector withoutHostMemory() {
+        return new DemandVector(cpuMillis, 0, gpus, whole, gpuMiB, gpuCores, models);
+    }
 }

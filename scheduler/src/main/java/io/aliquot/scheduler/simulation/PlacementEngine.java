@@ -4,13 +4,14 @@ import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.GpuInfo;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodScopes;
 import io.aliquot.scheduler.scoring.NodeRanking;
@@ -31,14 +32,6 @@ import java.util.stream.Collectors;
  * it. Equal calls give equal results. Not thread-safe.
  */
 public final class PlacementEngine {
-    private static final LedgerListener NO_LISTENER = new LedgerListener() {
-        @Override
-        public void capacityFreed(String node) {}
-
-        @Override
-        public void overallocated(String node, String gpu) {}
-    };
-
     /** A pod without a node. */
     public record PendingPod(String uid, PodRequest request) {
         /** The same pod, restricted to one GPU. */
@@ -54,17 +47,6 @@ public final class PlacementEngine {
      */
     public record PlacedPod(String uid, String node, Set<String> gpus, PodRequest request) {}
 
-    /**
-     * What pods hold of a GPU.
-     *
-     * @param cores percent of its compute
-     */
-    public record GpuUsage(long memoryMiB, int cores, int vgpus) {
-        private static GpuUsage of(GpuAmount taken) {
-            return new GpuUsage(taken.memoryMiB(), taken.cores(), taken.slots());
-        }
-    }
-
     private final Ledger ledger;
     private final NodeScoring scoring;
     private final Placement policy;
@@ -79,7 +61,7 @@ public final class PlacementEngine {
             Map<String, FreeCapacity.Shape> shapes,
             Placement policy,
             ScoringPolicy scoringPolicy) {
-        this.ledger = new Ledger(System::nanoTime, NO_LISTENER);
+        this.ledger = new Ledger(System::nanoTime, new LedgerEvents());
         this.scoring = new NodeScoring(ledger, scoringPolicy);
         this.policy = policy;
         this.shapes = shapes;
@@ -111,24 +93,24 @@ public final class PlacementEngine {
     public PendingPod arrive(PodRequest request) {
         var pod = new PendingPod(Long.toString(pods++), request);
         if (request.requestsGpu()) {
-            scoring.observe(pod.uid(), request.request);
+            scoring.observe(pod.uid(), request.request());
         }
         return pod;
     }
 
     /** Reserves the best of the nodes, by the pod's policy or else the engine's; empty if the pod fits on none. */
     public Optional<String> reserveBest(PendingPod pod, List<String> nodes) {
-        Placement wanted = pod.request().request.nodePlacement().orElse(policy);
-        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request, wanted);
+        Placement wanted = pod.request().request().nodePlacement().orElse(policy);
+        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request(), wanted);
         Optional<String> best =
                 ranking.best(nodes, 1, (node, refuses) -> {}).stream().findFirst();
-        best.ifPresent(node -> ledger.reserve(id(pod.uid()), node, pod.request().request));
+        best.ifPresent(node -> ledger.reserve(id(pod.uid()), node, pod.request().request()));
         return best;
     }
 
     /** Those of the nodes that the pod fits on. */
     public List<String> feasible(PendingPod pod, List<String> nodes) {
-        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request, policy);
+        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request(), policy);
         return nodes.stream()
                 .filter(node -> ranking.feasibility(node) instanceof Feasibility.Fits)
                 .toList();
@@ -136,14 +118,14 @@ public final class PlacementEngine {
 
     /** Whether the pod fits on a node. */
     public boolean fits(PendingPod pod, String node) {
-        return ledger.feasibility(node, pod.uid(), pod.request().request) instanceof Feasibility.Fits;
+        return ledger.feasibility(node, pod.uid(), pod.request().request()) instanceof Feasibility.Fits;
     }
 
     /** Selects GPUs of a node that the pod fits on, and commits them. */
     public PlacedPod bind(PendingPod pod, String node) {
-        var granted = (Granted) ledger.commit(id(pod.uid()), node, pod.request().request, 1);
+        var granted = (Granted) ledger.commit(id(pod.uid()), node, pod.request().request(), 1);
         free.computeIfPresent(
-                node, (name, left) -> left.minus(pod.request().request.hostRequests()));
+                node, (name, left) -> left.minus(pod.request().request().hostRequests()));
         Set<String> gpus = granted.containers().values().stream()
                 .flatMap(vgpus -> vgpus.list().stream())
                 .map(vgpu -> vgpu.uuid())
@@ -155,21 +137,19 @@ public final class PlacementEngine {
     public void end(PlacedPod pod) {
         ledger.observeEnded(pod.uid());
         free.computeIfPresent(
-                pod.node(), (name, left) -> left.plus(pod.request().request.hostRequests()));
+                pod.node(), (name, left) -> left.plus(pod.request().request().hostRequests()));
     }
 
     /** Free capacity of a node. */
-    public FreeResources capacity(String node) {
+    public FreeCapacity capacity(String node) {
         FreeCapacity.Shape shape = Optional.ofNullable(shapes.get(node)).orElseThrow();
-        return new FreeResources(FreeCapacity.of(
-                shape, free.getOrDefault(node, HostResources.NONE), view(node).gpus()));
+        return FreeCapacity.of(
+                shape, free.getOrDefault(node, HostResources.NONE), view(node).gpus());
     }
 
     /** What pods hold of a node's GPUs, in the order of its inventory. */
-    public List<GpuUsage> usage(String node) {
-        return view(node).gpus().stream()
-                .map(gpu -> GpuUsage.of(gpu.allocated()))
-                .toList();
+    public List<GpuAmount> usage(String node) {
+        return view(node).gpus().stream().map(GpuInfo::allocated).toList();
     }
 
     private NodeView view(String node) {

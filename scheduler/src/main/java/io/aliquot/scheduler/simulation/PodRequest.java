@@ -15,17 +15,10 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.function.ToLongFunction;
 import java.util.stream.Collectors;
-import org.jspecify.annotations.Nullable;
 
 /** What a pod requests of GPUs, CPU and memory. Immutable; two are equal if every node treats both alike. */
-public final class PodRequest {
+public record PodRequest(PodGpuRequest request) {
     private static final String CONTAINER = "main";
-
-    final PodGpuRequest request;
-
-    private PodRequest(PodGpuRequest request) {
-        this.request = request;
-    }
 
     /**
      * The request of a pod with one container.
@@ -106,16 +99,6 @@ public final class PodRequest {
 
     public long memoryBytes() {
         return request.hostRequests().memoryBytes();
-    }
-
-    @Override
-    public boolean equals(@Nullable Object other) {
-        return other instanceof PodRequest pod && request.equals(pod.request);
-    }
-
-    @Override
-    public int hashCode() {
-        return request.hashCode();
     }
 
     /** The kind and the GPU request of each container that requests GPUs. */

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.simulation;
 
 import io.aliquot.api.pods.Placement;
+import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.scoring.ScoringPolicy;
@@ -26,8 +27,8 @@ public final class SimulatedCluster {
     }
 
     /** What a pod requests; a part of a GPU is measured by the largest model that the pod accepts. */
-    public PodDemand demand(PodRequest pod) {
-        return new PodDemand(models.demand(pod.request));
+    public DemandVector demand(PodRequest pod) {
+        return models.demand(pod.request());
     }
 
     /** An engine with empty nodes and one of the scheduler's policies. */
@@ -35,15 +36,8 @@ public final class SimulatedCluster {
         return new PlacementEngine(nodes, shapes, policy, new Fragmentation());
     }
 
-    /** An engine with empty nodes that places pods by a scorer. */
-    public PlacementEngine engine(Scorer scorer) {
-        return new PlacementEngine(nodes, shapes, Placement.FRAGMENTATION, policy(scorer));
-    }
-
-    /** Learns nothing. */
-    private static ScoringPolicy policy(Scorer scorer) {
-        ScoringPolicy.Model model = (demand, before, after) ->
-                scorer.score(new PodDemand(demand), new FreeResources(before), new FreeResources(after));
-        return (pods, nodes) -> model;
+    /** An engine with empty nodes that places pods by another score, which learns nothing. */
+    public PlacementEngine engine(ScoringPolicy.Model score) {
+        return new PlacementEngine(nodes, shapes, Placement.FRAGMENTATION, (pods, capacities) -> score);
     }
 }

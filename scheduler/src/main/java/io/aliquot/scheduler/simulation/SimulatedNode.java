@@ -1,9 +1,7 @@
 package io.aliquot.scheduler.simulation;
 
 import io.aliquot.api.format.FormatException;
-import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.nodes.Inventory;
-import io.aliquot.api.nodes.SharingMode;
 import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.apiserver.reader.NodeReader;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
@@ -27,30 +25,6 @@ public final class SimulatedNode {
         this.name = name;
         this.facts = facts;
         this.systemPods = systemPods;
-    }
-
-    /**
-     * A GPU as its node offers it.
-     *
-     * @param memoryMiB sold on it, scaling included
-     * @param cores percent of compute sold on it, scaling included
-     * @param slots vGPUs at most
-     */
-    public record OfferedGpu(Gpu gpu, SharingMode sharing, long memoryMiB, int cores, int slots, boolean cordoned) {
-        private static OfferedGpu of(GpuCapacity capacity) {
-            return new OfferedGpu(
-                    capacity.gpu(),
-                    capacity.sharingMode(),
-                    capacity.memoryMiB(),
-                    capacity.cores(),
-                    capacity.slots(),
-                    capacity.cordoned() || !capacity.gpu().heldBy().isEmpty());
-        }
-
-        /** Whether the GPU takes new pods: it is healthy and not cordoned. */
-        public boolean schedulable() {
-            return gpu.healthy() && !cordoned;
-        }
     }
 
     /**
@@ -80,7 +54,7 @@ public final class SimulatedNode {
 
     /** The same node with one more pod that stays on it. */
     public SimulatedNode withSystemPod(PodRequest pod) {
-        return new SimulatedNode(name, facts, systemPods.plus(pod.request.hostRequests()));
+        return new SimulatedNode(name, facts, systemPods.plus(pod.request().hostRequests()));
     }
 
     public String name() {
@@ -92,8 +66,8 @@ public final class SimulatedNode {
     }
 
     /** The GPUs, in the order of the inventory. */
-    public List<OfferedGpu> gpus() {
-        return facts.gpus().list().stream().map(OfferedGpu::of).toList();
+    public List<GpuCapacity> gpus() {
+        return facts.gpus().list();
     }
 
     /** Amounts of the extended resources that the node reports to kube-scheduler, by their names. */

@@ -20,12 +20,15 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
-/** Random pods. A failure prints the seed, and {@code -Daliquot.seed=…} repeats it. */
+/**
+ * Random pods: {@code -Daliquot.reviews} sets their number. A failure prints the seed, and {@code -Daliquot.seed=…} repeats
+ * it.
+ */
 class AdmissionPropertyTest {
     private static final GpuAdmission GPU =
             new GpuAdmission("nvidia", name -> Optional.of("nvidia"), Compatibility.NONE, () -> PodDefaults.NONE);
     private static final VoidAdmission VOID = new VoidAdmission(Set.of(), node -> true);
-    private static final int PODS = 2000;
+    private static final int PODS = Integer.getInteger("aliquot.reviews", 500);
 
     @Test
     void aSecondCallChangesOnlyContainersThatWereAddedInBetween() {

@@ -101,8 +101,8 @@ class CertificateKeeperTest {
         ServingCertificate issuer = authority();
         String version = webhookConfiguration().getMetadata().getResourceVersion();
 
-        for (int day = 0; day < 365; day++) {
-            clock.advance(Duration.ofDays(1));
+        for (int day = 0; day < 365; day += 5) {
+            clock.advance(Duration.ofDays(5));
             keeper.reconcile();
             assertThat(ServingCertificate.trusts(bundles().get(1), served(keeper)))
                     .isTrue();

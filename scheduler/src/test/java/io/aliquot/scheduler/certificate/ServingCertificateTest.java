@@ -114,9 +114,9 @@ class ServingCertificateTest {
         assertBad(with("tls.key", null), "tls.key is missing");
         assertBad(with("ca.crt", null), "ca.crt is missing");
         assertBad(with("tls.crt", "%%%"), "tls.crt is not base64");
-        assertBad(with("tls.crt", ""), "tls.crt contains no certificate");
-        assertBad(with("tls.crt", encoded("hello")), "tls.crt contains");
-        assertBad(with("tls.key", encoded("hello")), "tls.key has no PEM block PRIVATE KEY");
+        assertBad(with("tls.crt", ""), "tls.crt contains no valid certificate");
+        assertBad(with("tls.crt", encoded("hello")), "tls.crt contains no valid certificate");
+        assertBad(with("tls.key", encoded("hello")), "tls.key is not a valid private key");
         assertBad(
                 with("tls.key", encoded("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")),
                 "tls.key is not a valid private key");

@@ -53,7 +53,7 @@ class FaultModelTest {
     @Test
     void noHistoryOverAllocatesAGpuOrLosesAReservation() {
         long first = Long.getLong("aliquot.seed", System.nanoTime());
-        int histories = Integer.getInteger("aliquot.histories", 1000);
+        int histories = Integer.getInteger("aliquot.histories", 300);
         var counts = new FaultModel.Counts();
         for (int i = 0; i < histories; i++) {
             long seed = first + i;

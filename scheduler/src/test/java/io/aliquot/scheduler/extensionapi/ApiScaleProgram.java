@@ -4,10 +4,11 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.pods.Placement;
+import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.scheduler.LedgerConfiguration;
 import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
-import io.aliquot.scheduler.extensionapi.endpoints.DiscoveryController;
+import io.aliquot.scheduler.extensionapi.endpoints.DocumentsController;
 import io.aliquot.scheduler.extensionapi.endpoints.ObjectsController;
 import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.extensionapi.identity.IdentityFilter;
@@ -62,7 +63,6 @@ import org.springframework.context.annotation.ComponentScan;
 import org.springframework.context.annotation.ComponentScan.Filter;
 import org.springframework.context.annotation.FilterType;
 import org.springframework.context.annotation.Import;
-import tools.jackson.databind.JsonNode;
 
 /**
  * A replica of a large cluster in a process of its own: the extender's port and the aggregated API over TLS, with a real
@@ -88,7 +88,7 @@ import tools.jackson.databind.JsonNode;
     IdentityFilter.class,
     FrontProxyKeeper.class,
     LeaderProxy.class,
-    DiscoveryController.class,
+    DocumentsController.class,
     GpuNodes.class,
     GpuNodeResource.class,
     GpuResource.class,
@@ -190,7 +190,7 @@ class ApiScaleProgram {
             }
 
             @Override
-            public Optional<JsonNode> history(String node, String gpu) {
+            public Optional<UsageHistory> history(String node, String gpu) {
                 return Optional.empty();
             }
         };

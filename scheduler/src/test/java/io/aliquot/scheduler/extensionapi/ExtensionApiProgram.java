@@ -2,7 +2,7 @@ package io.aliquot.scheduler.extensionapi;
 
 import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.extensionapi.Authority.Identity;
-import io.aliquot.scheduler.extensionapi.endpoints.DiscoveryController;
+import io.aliquot.scheduler.extensionapi.endpoints.DocumentsController;
 import io.aliquot.scheduler.extensionapi.identity.ControlPlane;
 import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.extensionapi.identity.IdentityFilter;
@@ -72,7 +72,7 @@ class ExtensionApiProgram {
         IdentityFilter.class,
         FrontProxyKeeper.class,
         LeaderProxy.class,
-        DiscoveryController.class
+        DocumentsController.class
     })
     static class Port {
         @Bean

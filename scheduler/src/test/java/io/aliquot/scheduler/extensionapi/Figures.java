@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.extensionapi;
 
+import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuUsage;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.ShareUsage;
 import io.aliquot.scheduler.extensionapi.objects.UsageLookup;
@@ -8,7 +9,6 @@ import java.util.Collection;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
-import tools.jackson.databind.JsonNode;
 
 /** Figures that a test sets. */
 final class Figures implements UsageLookup {
@@ -16,7 +16,7 @@ final class Figures implements UsageLookup {
     final Map<String, ShareUsage> containers = new ConcurrentHashMap<>();
 
     final Map<String, GpuUsage> gpus = new ConcurrentHashMap<>();
-    final Map<String, JsonNode> histories = new ConcurrentHashMap<>();
+    final Map<String, UsageHistory> histories = new ConcurrentHashMap<>();
 
     @Override
     public void refresh(Collection<String> nodes) {}
@@ -32,7 +32,7 @@ final class Figures implements UsageLookup {
     }
 
     @Override
-    public Optional<JsonNode> history(String node, String gpu) {
+    public Optional<UsageHistory> history(String node, String gpu) {
         return Optional.ofNullable(histories.get(gpu));
     }
 }

@@ -8,6 +8,8 @@ import io.aliquot.api.pods.CorePolicy;
 import io.aliquot.api.pods.Priority;
 import io.aliquot.api.pods.Vgpu;
 import io.aliquot.api.pods.Vgpus;
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.scheduler.cluster.Cluster.LeaderStatus;
 import io.aliquot.scheduler.cluster.Cluster.PodState;
 import io.aliquot.scheduler.cluster.FakeCluster;
@@ -43,6 +45,7 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalInt;
 import java.util.OptionalLong;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -765,20 +768,37 @@ class ObjectsHttpTest {
     void theHistoryOfAPodHidesTheOtherPodsOfItsGpu() throws Exception {
         context.getBean(Figures.class)
                 .histories
-                .put(Gpus.uuid(1, 0), JsonMapper.shared().readTree("""
-                                {"end":"2026-11-26T20:00:00Z","stepSeconds":1,"gpu":{"usedMiB":[1]},
-                                 "containers":[{"uid":"uid-p1-2","container":"main","chargedMiB":[1,null]},
-                                               {"uid":"uid-p1-4","container":"main","chargedMiB":[2,3]}],"health":[]}
-                                """));
+                .put(
+                        Gpus.uuid(1, 0),
+                        new UsageHistory(
+                                Instant.parse("2026-11-26T20:00:00Z"),
+                                1,
+                                new UsageHistory.OfGpu(List.of(OptionalInt.of(1)), List.of()),
+                                List.of(history("p1-2"), history("p1-4")),
+                                List.of()));
         JsonNode history = ok(TEAM + "/p1-2/history").get(Gpus.uuid(1, 0));
         assertThat(history.get("containers").size()).isEqualTo(1);
         assertThat(history.at("/containers/0/uid").asString()).isEqualTo("uid-p1-2");
+        assertThat(history.at("/containers/0/chargedMiB").toString()).isEqualTo("[1,null]");
         assertThat(history.has("gpu")).isFalse();
         assertThat(ok(ROOT + "/gpus/" + GpuNodes.name(Gpus.uuid(1, 0)) + "/history")
                         .get("containers")
                         .size())
                 .isEqualTo(2);
         status(404, ROOT + "/gpus/" + GpuNodes.name(Gpus.uuid(1, 1)) + "/history");
+    }
+
+    private static UsageHistory.OfContainer history(String pod) {
+        List<OptionalInt> figures = List.of(OptionalInt.of(1), OptionalInt.empty());
+        return new UsageHistory.OfContainer(
+                new PodContainer("team", pod, "uid-" + pod, "main"),
+                figures,
+                figures,
+                figures,
+                figures,
+                figures,
+                figures,
+                figures);
     }
 
     @Test

@@ -9,9 +9,9 @@ import io.aliquot.scheduler.LedgerConfiguration;
 import io.aliquot.scheduler.SystemClocks;
 import io.aliquot.scheduler.cluster.FakeCluster;
 import io.aliquot.scheduler.explain.Explainer;
+import io.aliquot.scheduler.extensionapi.endpoints.DocumentsController;
 import io.aliquot.scheduler.extensionapi.endpoints.HistoryController;
 import io.aliquot.scheduler.extensionapi.endpoints.ObjectsController;
-import io.aliquot.scheduler.extensionapi.endpoints.OpenApiController;
 import io.aliquot.scheduler.extensionapi.endpoints.ShareExplainController;
 import io.aliquot.scheduler.extensionapi.endpoints.SharePatchController;
 import io.aliquot.scheduler.extensionapi.identity.IdentityFilter;
@@ -126,7 +126,7 @@ class ObjectsProgram {
         SharePatchController.class,
         ShareExplainController.class,
         HistoryController.class,
-        OpenApiController.class,
+        DocumentsController.class,
         WebPageController.class
     })
     static class Objects {

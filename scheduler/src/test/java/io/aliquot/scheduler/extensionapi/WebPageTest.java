@@ -41,9 +41,6 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
-import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.json.JsonMapper;
-import tools.jackson.databind.node.ObjectNode;
 
 /** The web page in a browser, with the objects of a real ledger. */
 @SuppressWarnings("NullAway.Init") // JUnit calls start()
@@ -119,28 +116,26 @@ class WebPageTest {
      * The last 15 minutes of a GPU that team/train uses; it borrowed 15 % until half a minute ago, and lent 3 % since. The
      * GPU's health changed twice.
      */
-    private static JsonNode history(String reason) {
+    private static UsageHistory history(String reason) {
         List<OptionalInt> memory = Collections.nCopies(900, OptionalInt.of(12_000));
         List<OptionalInt> time = thenForHalfAMinute(25, 7);
         Instant end = Instant.now();
-        return JsonMapper.shared()
-                .readTree(new UsageHistory(
-                                end,
-                                1,
-                                new UsageHistory.OfGpu(memory, time),
-                                List.of(new UsageHistory.OfContainer(
-                                        new PodContainer("team", "train", "uid-train", "main"),
-                                        memory,
-                                        memory,
-                                        time,
-                                        thenForHalfAMinute(20_000, 20_000),
-                                        thenForHalfAMinute(10, 10),
-                                        thenForHalfAMinute(0, 3),
-                                        thenForHalfAMinute(15, 0))),
-                                List.of(
-                                        new UsageHistory.HealthChange(end.minusSeconds(600), false, reason),
-                                        new UsageHistory.HealthChange(end.minusSeconds(300), true, "")))
-                        .print());
+        return new UsageHistory(
+                end,
+                1,
+                new UsageHistory.OfGpu(memory, time),
+                List.of(new UsageHistory.OfContainer(
+                        new PodContainer("team", "train", "uid-train", "main"),
+                        memory,
+                        memory,
+                        time,
+                        thenForHalfAMinute(20_000, 20_000),
+                        thenForHalfAMinute(10, 10),
+                        thenForHalfAMinute(0, 3),
+                        thenForHalfAMinute(15, 0))),
+                List.of(
+                        new UsageHistory.HealthChange(end.minusSeconds(600), false, reason),
+                        new UsageHistory.HealthChange(end.minusSeconds(300), true, "")));
     }
 
     private static List<OptionalInt> thenForHalfAMinute(int first, int then) {
@@ -395,13 +390,7 @@ class WebPageTest {
         program.addPod(script, script, script, Gpus.uuid(14, 0), 1000);
         program.addPending(HOSTILE, "b" + HOSTILE, 200_000, HOSTILE);
         program.putQuota(HOSTILE, HOSTILE, Map.of(QuotaResource.MEMORY, 50_000L));
-        JsonNode history = history(HOSTILE);
-        ((ObjectNode) history.at("/containers/0"))
-                .put("namespace", HOSTILE)
-                .put("pod", HOSTILE)
-                .put("uid", "uid-" + HOSTILE)
-                .put("container", HOSTILE);
-        program.figures().histories.put(Gpus.uuid(13, 0), history);
+        program.figures().histories.put(Gpus.uuid(13, 0), history(HOSTILE));
         String ofPod = "&namespace=" + encoded(HOSTILE) + "&name=";
         Page page = program.open(chromium, ColorScheme.LIGHT, "");
         assertThat(tile(page, 0, node)).isVisible();

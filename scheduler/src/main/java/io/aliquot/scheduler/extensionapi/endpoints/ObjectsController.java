@@ -11,10 +11,7 @@ import io.aliquot.scheduler.extensionapi.machinery.Resource;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.machinery.WatchCache;
 import io.aliquot.scheduler.extensionapi.machinery.Watches;
-import io.aliquot.scheduler.extensionapi.objects.GpuNodeResource;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
-import io.aliquot.scheduler.extensionapi.objects.GpuQuotas;
-import io.aliquot.scheduler.extensionapi.objects.GpuResource;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.extensionapi.objects.PendingReasons;
 import jakarta.servlet.http.HttpServletRequest;
@@ -24,8 +21,11 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.NavigableMap;
+import java.util.Objects;
 import java.util.OptionalLong;
+import java.util.function.Function;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 import org.springframework.http.HttpHeaders;
 import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.PathVariable;
@@ -36,80 +36,44 @@ import org.springframework.web.bind.annotation.RestController;
 public final class ObjectsController {
     static final String SHARE = Discovery.VERSION_PATH + "/namespaces/{namespace}/gpushares/{name}";
 
-    private final GpuNodeResource nodes;
-    private final GpuResource gpus;
+    private final Map<String, Resource<?>> resources;
     private final GpuShares shares;
-    private final GpuQuotas quotas;
     private final PendingReasons reasons;
     private final Watches watches;
 
-    ObjectsController(
-            GpuNodeResource nodes,
-            GpuResource gpus,
-            GpuShares shares,
-            GpuQuotas quotas,
-            PendingReasons reasons,
-            Watches watches) {
-        this.nodes = nodes;
-        this.gpus = gpus;
+    ObjectsController(List<Resource<?>> resources, GpuShares shares, PendingReasons reasons, Watches watches) {
+        this.resources = resources.stream().collect(Collectors.toMap(Resource::plural, Function.identity()));
         this.shares = shares;
-        this.quotas = quotas;
         this.reasons = reasons;
         this.watches = watches;
     }
 
-    @GetMapping(Discovery.VERSION_PATH + "/gpunodes")
-    void nodes(HttpServletRequest request, HttpServletResponse response) throws IOException {
-        listOrWatch(request, response, nodes, "");
-    }
-
-    @GetMapping(Discovery.VERSION_PATH + "/gpunodes/{name}")
-    void node(HttpServletRequest request, HttpServletResponse response, @PathVariable("name") String name)
+    @GetMapping({
+        Discovery.VERSION_PATH + "/{plural:gpunodes|gpus|gpushares|gpuquotas}",
+        Discovery.VERSION_PATH + "/namespaces/{namespace}/{plural:gpushares|gpuquotas}"
+    })
+    void list(HttpServletRequest request, HttpServletResponse response, @PathVariable Map<String, String> path)
             throws IOException {
-        get(request, response, nodes, "", name);
+        listOrWatch(request, response, resource(path), prefix(path));
     }
 
-    @GetMapping(Discovery.VERSION_PATH + "/gpus")
-    void gpus(HttpServletRequest request, HttpServletResponse response) throws IOException {
-        listOrWatch(request, response, gpus, "");
-    }
-
-    @GetMapping(Discovery.VERSION_PATH + "/gpus/{name}")
-    void gpu(HttpServletRequest request, HttpServletResponse response, @PathVariable("name") String name)
+    @GetMapping({
+        Discovery.VERSION_PATH + "/{plural:gpunodes|gpus}/{name}",
+        Discovery.VERSION_PATH + "/namespaces/{namespace}/{plural:gpuquotas}/{name}"
+    })
+    void get(HttpServletRequest request, HttpServletResponse response, @PathVariable Map<String, String> path)
             throws IOException {
-        get(request, response, gpus, "", name);
+        get(request, response, resource(path), prefix(path), path.getOrDefault("name", ""));
     }
 
-    @GetMapping(Discovery.VERSION_PATH + "/gpushares")
-    void shares(HttpServletRequest request, HttpServletResponse response) throws IOException {
-        listOrWatch(request, response, shares, "");
+    private Resource<?> resource(Map<String, String> path) {
+        return Objects.requireNonNull(resources.get(path.get("plural")));
     }
 
-    @GetMapping(Discovery.VERSION_PATH + "/namespaces/{namespace}/gpushares")
-    void shares(HttpServletRequest request, HttpServletResponse response, @PathVariable("namespace") String namespace)
-            throws IOException {
-        listOrWatch(request, response, shares, namespace + "/");
-    }
-
-    @GetMapping(Discovery.VERSION_PATH + "/gpuquotas")
-    void quotas(HttpServletRequest request, HttpServletResponse response) throws IOException {
-        listOrWatch(request, response, quotas, "");
-    }
-
-    @GetMapping(Discovery.VERSION_PATH + "/namespaces/{namespace}/gpuquotas")
-    void quotas(HttpServletRequest request, HttpServletResponse response, @PathVariable("namespace") String namespace)
-            throws IOException {
-        listOrWatch(request, response, quotas, namespace + "/");
-    }
-
-    @GetMapping(Discovery.VERSION_PATH + "/namespaces/{namespace}/gpuquotas/{name}")
-    void quota(
-            HttpServletRequest request,
-            HttpServletResponse response,
-            @PathVariable("namespace") String namespace,
-            @PathVariable("name") String name)
-            throws IOException {
-        get(request, response, quotas, namespace + "/", name);
+    /** How the keys of the objects begin: with the namespace, if the path has one. */
+    private static String prefix(Map<String, String> path) {
+        String namespace = path.get("namespace");
+        return namespace == null ? "" : namespace + "/";
     }
 
     @GetMapping(SHARE)

@@ -2,7 +2,6 @@ package io.aliquot.scheduler.extensionapi.endpoints;
 
 import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.explain.Explainer;
-import io.aliquot.scheduler.explain.Explainer.ScoredNode;
 import io.aliquot.scheduler.explain.Explanation;
 import io.aliquot.scheduler.explain.Explanation.Nodes;
 import io.aliquot.scheduler.extensionapi.identity.PodVisibility;
@@ -14,10 +13,6 @@ import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation;
-import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.PreemptionOption;
-import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Score;
-import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Term;
-import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Victim;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.extensionapi.objects.NamespaceRules;
 import io.aliquot.scheduler.extensionapi.objects.PendingReasons;
@@ -117,6 +112,7 @@ public final class ShareExplainController {
             return GpuShareExplanation.plain(pod, rules(pod), reasons.summary(pod));
         }
         Explanation explanation = reasons.explain(pod, request);
+        // Every caller sees priorities; only those that may list the pods of a namespace see names.
         var visible = new HashMap<String, Boolean>(); // by namespace, so that each is asked for once
         Predicate<String> mayList = namespace -> visible.computeIfAbsent(
                 namespace,
@@ -133,37 +129,13 @@ public final class ShareExplainController {
                 pod.schedulerMessage(),
                 policy.print(),
                 Nodes.of(explanation.fittingNodes()),
-                explainer.bestNodes(pod.id(), request, policy, explanation.fittingNodes()).stream()
-                        .map(ShareExplainController::score)
-                        .toList(),
+                explainer.bestNodes(pod.id(), request, policy, explanation.fittingNodes()),
                 explanation.refusals(),
                 explanation.nearest(),
                 explanation.suggestions(),
                 explanation.preemptionOptions().stream()
-                        .map(option -> preemptionOption(option, mayList))
+                        .map(option -> option.showing(mayList))
                         .toList(),
                 node.isEmpty() ? List.of() : explainer.gpuShortfalls(pod.id(), request, node));
-    }
-
-    private static Score score(ScoredNode node) {
-        return new Score(
-                node.node(),
-                node.terms().stream()
-                        .map(term -> new Term(term.name(), (int) Math.round(term.thousandths())))
-                        .toList());
-    }
-
-    private static PreemptionOption preemptionOption(Explanation.PreemptionOption option, Predicate<String> mayList) {
-        return new PreemptionOption(
-                option.node(),
-                option.victims().stream().map(victim -> victim(victim, mayList)).toList());
-    }
-
-    /** Every caller sees priorities; only those that may list the pods of the namespace see names. */
-    private static Victim victim(Explanation.Victim victim, Predicate<String> mayList) {
-        String namespace = victim.pod().namespace();
-        boolean visible = mayList.test(namespace);
-        return new Victim(
-                visible ? namespace : "", visible ? victim.pod().name() : "", victim.priority(), victim.terminating());
     }
 }

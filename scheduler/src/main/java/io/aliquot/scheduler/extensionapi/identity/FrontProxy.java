@@ -2,14 +2,12 @@ package io.aliquot.scheduler.extensionapi.identity;
 
 import io.aliquot.api.format.FormatException;
 import jakarta.servlet.http.HttpServletRequest;
-import java.io.ByteArrayInputStream;
 import java.net.URLDecoder;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.security.cert.CertPathBuilder;
 import java.security.cert.CertStore;
 import java.security.cert.CertificateException;
-import java.security.cert.CertificateFactory;
 import java.security.cert.CollectionCertStoreParameters;
 import java.security.cert.PKIXBuilderParameters;
 import java.security.cert.TrustAnchor;
@@ -32,6 +30,7 @@ import org.bouncycastle.asn1.x500.RDN;
 import org.bouncycastle.asn1.x500.style.BCStyle;
 import org.bouncycastle.asn1.x500.style.IETFUtils;
 import org.bouncycastle.cert.jcajce.JcaX509CertificateHolder;
+import org.springframework.boot.ssl.pem.PemContent;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
@@ -187,14 +186,10 @@ record FrontProxy(
     }
 
     private static List<X509Certificate> certificates(Map<String, String> data, String key) {
-        byte[] pem = data.getOrDefault(key, "").getBytes(StandardCharsets.UTF_8);
+        String pem = data.getOrDefault(key, "");
         try {
-            var certificates = new ArrayList<X509Certificate>();
-            CertificateFactory.getInstance("X.509")
-                    .generateCertificates(new ByteArrayInputStream(pem))
-                    .forEach(certificate -> certificates.add((X509Certificate) certificate));
-            return certificates;
-        } catch (CertificateException e) {
+            return pem.isEmpty() ? List.of() : PemContent.of(pem).getCertificates();
+        } catch (IllegalArgumentException | IllegalStateException e) {
             throw new FormatException(key + " contains something other than certificates", e);
         }
     }

@@ -4,38 +4,28 @@ import io.aliquot.api.format.FormatException;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.annotation.PostConstruct;
-import jakarta.annotation.PreDestroy;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
-import java.util.concurrent.TimeUnit;
+import java.time.Duration;
+import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.springframework.stereotype.Component;
 
 /**
- * Reads by what the front proxy is recognized, again every {@value #PERIOD_SECONDS} s, so a CA can be rotated without a
- * restart. While the API server gives no answer, the last one counts. Thread-safe.
+ * Reads by what the front proxy is recognized, again and again, so a CA can be rotated without a restart. While the API
+ * server gives no answer, the last one counts. Thread-safe.
  */
 @Component
 public final class FrontProxyKeeper {
-    static final long PERIOD_SECONDS = 15;
+    public static final Duration PERIOD = Duration.ofSeconds(15);
 
     private static final Logger LOG = LoggerFactory.getLogger(FrontProxyKeeper.class);
 
-    private sealed interface State {
-        record Known(FrontProxy proxy) implements State {}
-
-        /** The API server's configuration is not usable. */
-        record Unusable(String why) implements State {}
-
-        record NotRead() implements State {}
-    }
-
     private final ControlPlane controlPlane;
     private final boolean served;
-    private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(
-            Thread.ofPlatform().name("front-proxy").daemon().factory());
-    private volatile State state = new State.NotRead();
+    private volatile Supplier<FrontProxy> current = () -> {
+        throw StatusException.unavailable(
+                "this replica has not read yet how the API server identifies itself; try again");
+    };
     private String lastProblem = "";
 
     FrontProxyKeeper(ControlPlane controlPlane, Settings settings) {
@@ -43,25 +33,24 @@ public final class FrontProxyKeeper {
         this.served = !settings.apiGroupService().isEmpty();
     }
 
+    /** One run, every {@link #PERIOD}. */
     @PostConstruct
-    void start() {
+    public void refresh() {
         if (served) {
-            var unused = timer.scheduleWithFixedDelay(this::read, 0, PERIOD_SECONDS, TimeUnit.SECONDS);
+            read();
         }
-    }
-
-    @PreDestroy
-    void stop() {
-        timer.shutdownNow();
     }
 
     /** Reads once. */
     public synchronized void read() {
         try {
-            state = new State.Known(FrontProxy.parse(controlPlane.authentication()));
+            FrontProxy read = FrontProxy.parse(controlPlane.authentication());
+            current = () -> read;
             lastProblem = "";
         } catch (FormatException e) {
-            state = new State.Unusable(String.valueOf(e.getMessage()));
+            current = () -> {
+                throw StatusException.unauthorized(String.valueOf(e.getMessage()));
+            };
             logOnce(e);
         } catch (RuntimeException e) {
             logOnce(e);
@@ -82,12 +71,6 @@ public final class FrontProxyKeeper {
      * @throws StatusException with code 401 if no request can come from it, or 503 if that is not known yet
      */
     FrontProxy current() {
-        return switch (state) {
-            case State.Known(FrontProxy proxy) -> proxy;
-            case State.Unusable(String why) -> throw StatusException.unauthorized(why);
-            case State.NotRead() ->
-                throw StatusException.unavailable(
-                        "this replica has not read yet how the API server identifies itself; try again");
-        };
+        return current.get();
     }
 }

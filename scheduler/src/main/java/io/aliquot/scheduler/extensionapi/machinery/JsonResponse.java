@@ -2,7 +2,6 @@ package io.aliquot.scheduler.extensionapi.machinery;
 
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
-import org.springframework.http.HttpHeaders;
 import tools.jackson.core.exc.JacksonIOException;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -15,12 +14,8 @@ public final class JsonResponse {
     }
 
     public static void write(HttpServletResponse response, Object body) throws IOException {
-        write(response, "application/json", body);
-    }
-
-    public static void write(HttpServletResponse response, String type, Object body) throws IOException {
         byte[] json = json(body);
-        response.setHeader(HttpHeaders.CONTENT_TYPE, type); // setContentType would write its parameters differently
+        response.setContentType("application/json");
         response.setContentLength(json.length);
         response.getOutputStream().write(json);
     }

@@ -15,8 +15,6 @@ import tools.jackson.databind.node.ObjectNode;
  * the object again and again, and kubectl's commands send one only on request.
  */
 public final class Patch {
-    private static final int DEEPEST = 64;
-
     private static final int MOST_BYTES = 256 << 10;
 
     private static final String MERGE_PATCH = "application/merge-patch+json";
@@ -48,7 +46,7 @@ public final class Patch {
         if (!type.equals(MERGE_PATCH)) {
             throw StatusException.unsupportedPatch(type);
         }
-        return merge(object.deepCopy(), parse(patch), 0);
+        return merge(object.deepCopy(), parse(patch));
     }
 
     /**
@@ -78,12 +76,9 @@ public final class Patch {
         throw StatusException.badRequest("the patch is not JSON");
     }
 
-    private static JsonNode merge(JsonNode target, JsonNode patch, int depth) {
+    private static JsonNode merge(JsonNode target, JsonNode patch) {
         if (!patch.isObject()) {
             return patch;
-        }
-        if (depth > DEEPEST) {
-            throw StatusException.badRequest("the patch is nested deeper than " + DEEPEST + " levels");
         }
         ObjectNode merged = target instanceof ObjectNode object
                 ? object
@@ -92,7 +87,7 @@ public final class Patch {
             if (field.getValue().isNull()) {
                 merged.remove(field.getKey());
             } else {
-                merged.set(field.getKey(), merge(merged.path(field.getKey()), field.getValue(), depth + 1));
+                merged.set(field.getKey(), merge(merged.path(field.getKey()), field.getValue()));
             }
         }
         return merged;

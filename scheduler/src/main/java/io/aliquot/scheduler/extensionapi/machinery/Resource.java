@@ -6,6 +6,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.Collection;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
@@ -15,54 +16,81 @@ import org.jspecify.annotations.Nullable;
  *
  * @param <T> an object as the store keeps it
  */
-public interface Resource<T> {
+public abstract class Resource<T> {
+    private final String kind;
+    private final List<Column> columns;
+    private final Map<String, Function<T, String>> fields;
+    private final WatchCache<T> store;
+
+    /**
+     * Describes the resource.
+     *
+     * @param fields the fields that a field selector may name, with their values
+     */
+    protected Resource(
+            String kind, List<Column> columns, Map<String, Function<T, String>> fields, WatchCache<T> store) {
+        this.kind = kind;
+        this.columns = columns;
+        this.fields = fields;
+        this.store = store;
+    }
+
+    public final String kind() {
+        return kind;
+    }
+
     /** Its name in paths. */
-    String plural();
+    public final String plural() {
+        return kind.toLowerCase(Locale.ROOT) + "s";
+    }
 
-    String kind();
+    final List<Column> columns() {
+        return columns;
+    }
 
-    List<Column> columns();
+    final Map<String, Function<T, String>> fields() {
+        return fields;
+    }
 
-    WatchCache<T> store();
+    public final WatchCache<T> store() {
+        return store;
+    }
 
     /** Brings the store up to date, if {@link #isMadeOnDemand}. */
-    default void refresh() {}
+    public void refresh() {}
 
     /** Brings figures up to date that the store does not have, of objects that are about to be printed for one reader. */
-    default void refreshFigures(Collection<T> objects) {}
+    public void refreshFigures(Collection<T> objects) {}
 
     /** As {@link #refresh}, for many callers that need no more than a recent state. */
-    default void refreshForWatchers() {
+    protected void refreshForWatchers() {
         refresh();
     }
 
     /** Whether the store changes only when it is refreshed. */
-    default boolean isMadeOnDemand() {
+    protected boolean isMadeOnDemand() {
         return false;
     }
 
     /** Empty for an object of a cluster-scoped resource. */
-    default String namespace(T object) {
+    protected String namespace(T object) {
         return "";
     }
 
-    Map<String, String> labels(T object);
-
-    /** The fields that a field selector may name, with their values. */
-    Map<String, Function<T, String>> fields();
+    protected abstract Map<String, String> labels(T object);
 
     /** The object as it is now, with usage. */
-    ApiObject print(T object);
+    public abstract ApiObject print(T object);
 
     /** The cells of an object that this resource printed, in the order of the columns. */
-    List<Object> cells(ApiObject printed);
+    protected abstract List<Object> cells(ApiObject printed);
 
-    static Column column(String name, String type, int priority, String description) {
+    protected static Column column(String name, String type, int priority, String description) {
         return new Column(name, type, name.equals("Name") ? "name" : "", description, priority);
     }
 
     /** As kubectl writes ages (k8s.io/apimachinery, duration.HumanDuration), with one unit less. */
-    static String age(@Nullable String created, Instant now) {
+    protected static String age(@Nullable String created, Instant now) {
         if (created == null) {
             return "<unknown>";
         }
@@ -77,7 +105,7 @@ public interface Resource<T> {
     }
 
     /** {@code part / whole}, with {@code -} for an unknown part. */
-    static String fraction(@Nullable Object part, @Nullable Object whole, String unit) {
+    protected static String fraction(@Nullable Object part, @Nullable Object whole, String unit) {
         if (whole == null) {
             return "-";
         }

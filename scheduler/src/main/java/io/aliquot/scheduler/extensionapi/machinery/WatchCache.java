@@ -11,6 +11,7 @@ import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Supplier;
 import java.util.function.ToLongFunction;
 import org.jspecify.annotations.Nullable;
 
@@ -116,14 +117,11 @@ public final class WatchCache<T> {
      * @param version watches from earlier ones get the event
      */
     public void put(String key, T object, long reached, long version) {
-        lock.lock();
-        try {
+        change(() -> {
             T before = objects.put(key, object);
             newest = Math.max(newest, reached);
             append(version, newest, before, object);
-        } finally {
-            lock.unlock();
-        }
+        });
     }
 
     /** Removes an object; {@code version} is that of the deletion if it is known. */
@@ -133,16 +131,13 @@ public final class WatchCache<T> {
 
     /** Removes an object; see {@link #put(String, Object, long, long)}. */
     public void remove(String key, long reached, long version) {
-        lock.lock();
-        try {
+        change(() -> {
             T before = objects.remove(key);
             newest = Math.max(newest, reached);
             if (before != null) {
                 append(version, reached > 0 ? reached : newest, before, null);
             }
-        } finally {
-            lock.unlock();
-        }
+        });
     }
 
     private void append(long version, long shown, @Nullable T before, @Nullable T after) {
@@ -182,49 +177,44 @@ public final class WatchCache<T> {
 
     /** A list is complete; a change before it may be missing in the log, or be in it in any order. */
     public void listed(long version) {
-        lock.lock();
-        try {
+        change(() -> {
             newest = Math.max(newest, version);
             floor = Math.max(floor, version);
-        } finally {
-            lock.unlock();
-        }
+        });
     }
 
     /** Every change up to this version is in the store. */
     public void reached(long version) {
-        lock.lock();
-        try {
-            newest = Math.max(newest, version);
-        } finally {
-            lock.unlock();
-        }
+        change(() -> newest = Math.max(newest, version));
     }
 
     /** Whether a watch or list can be continued from this version. */
     public boolean covers(long version) {
-        lock.lock();
-        try {
-            return floor != NOT_LISTED && version >= floor;
-        } finally {
-            lock.unlock();
-        }
+        return locked(() -> floor != NOT_LISTED && version >= floor);
     }
 
     public Snapshot<T> snapshot() {
-        lock.lock();
-        try {
-            return new Snapshot<>(new ArrayList<>(objects.values()), nextSequence, newest);
-        } finally {
-            lock.unlock();
-        }
+        return locked(() -> new Snapshot<>(new ArrayList<>(objects.values()), nextSequence, newest));
     }
 
     /** The position of the oldest event in the log. */
     long oldest() {
+        return locked(() -> oldest);
+    }
+
+    private void change(Runnable change) {
         lock.lock();
         try {
-            return oldest;
+            change.run();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private <R> R locked(Supplier<R> read) {
+        lock.lock();
+        try {
+            return read.get();
         } finally {
             lock.unlock();
         }

@@ -3,7 +3,6 @@ package io.aliquot.scheduler.extensionapi.objects;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.ApiObject;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Column;
 import io.aliquot.scheduler.extensionapi.machinery.Resource;
-import io.aliquot.scheduler.extensionapi.machinery.WatchCache;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuNode;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuNodeStatus;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes.Stored;
@@ -36,33 +35,8 @@ public final class GpuNodeResource extends NodesResource<GpuNode> {
     private final Clock clock;
 
     GpuNodeResource(GpuNodes nodes, Clock clock) {
-        super(nodes);
+        super("GpuNode", COLUMNS, FIELDS, nodes.nodeStore(), nodes);
         this.clock = clock;
-    }
-
-    @Override
-    public String plural() {
-        return "gpunodes";
-    }
-
-    @Override
-    public String kind() {
-        return "GpuNode";
-    }
-
-    @Override
-    public List<Column> columns() {
-        return COLUMNS;
-    }
-
-    @Override
-    public WatchCache<Stored<GpuNode>> store() {
-        return nodes.nodeStore();
-    }
-
-    @Override
-    public Map<String, Function<Stored<GpuNode>, String>> fields() {
-        return FIELDS;
     }
 
     @Override

@@ -25,7 +25,7 @@ import org.springframework.stereotype.Component;
  * object has the version up to which pods were reported when the change was noticed. Thread-safe.
  */
 @Component
-public final class GpuQuotas implements Resource<GpuQuotas.Stored> {
+public final class GpuQuotas extends Resource<GpuQuotas.Stored> {
     private static final List<Column> COLUMNS = List.of(
             Resource.column("Name", "string", 0, "Name of the ResourceQuota"),
             Resource.column("Memory", "string", 0, "GPU memory used and allowed, in MiB"),
@@ -41,39 +41,20 @@ public final class GpuQuotas implements Resource<GpuQuotas.Stored> {
 
     private static final int BYTES = 1000;
 
-    private final WatchCache<Stored> store = new WatchCache<>(stored -> BYTES);
     private final Ledger ledger;
     private final GpuShares shares;
     private boolean listed;
 
     GpuQuotas(Ledger ledger, GpuShares shares) {
+        super("GpuQuota", COLUMNS, FIELDS, new WatchCache<>(stored -> BYTES));
         this.ledger = ledger;
         this.shares = shares;
-    }
-
-    @Override
-    public String plural() {
-        return "gpuquotas";
-    }
-
-    @Override
-    public String kind() {
-        return "GpuQuota";
-    }
-
-    @Override
-    public List<Column> columns() {
-        return COLUMNS;
-    }
-
-    @Override
-    public WatchCache<Stored> store() {
-        return store;
     }
 
     /** The ledger may know a pod a moment before its version is reported, so watches from this version get the change. */
     @Override
     public synchronized void refresh() {
+        WatchCache<Stored> store = store();
         long reached = shares.store().version();
         var now = new HashMap<String, QuotaUsage>();
         ledger.quotas()
@@ -108,11 +89,6 @@ public final class GpuQuotas implements Resource<GpuQuotas.Stored> {
     @Override
     public Map<String, String> labels(Stored stored) {
         return Map.of();
-    }
-
-    @Override
-    public Map<String, Function<Stored, String>> fields() {
-        return FIELDS;
     }
 
     @Override

@@ -3,7 +3,6 @@ package io.aliquot.scheduler.extensionapi.objects;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.ApiObject;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Column;
 import io.aliquot.scheduler.extensionapi.machinery.Resource;
-import io.aliquot.scheduler.extensionapi.machinery.WatchCache;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Gpu;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuStatus;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuUsage;
@@ -40,34 +39,9 @@ public final class GpuResource extends NodesResource<Gpu> {
     private final Clock clock;
 
     GpuResource(GpuNodes nodes, UsageLookup usage, Clock clock) {
-        super(nodes);
+        super("Gpu", COLUMNS, FIELDS, nodes.gpuStore(), nodes);
         this.usage = usage;
         this.clock = clock;
-    }
-
-    @Override
-    public String plural() {
-        return "gpus";
-    }
-
-    @Override
-    public String kind() {
-        return "Gpu";
-    }
-
-    @Override
-    public List<Column> columns() {
-        return COLUMNS;
-    }
-
-    @Override
-    public WatchCache<Stored<Gpu>> store() {
-        return nodes.gpuStore();
-    }
-
-    @Override
-    public Map<String, Function<Stored<Gpu>, String>> fields() {
-        return FIELDS;
     }
 
     @Override

@@ -5,7 +5,9 @@ import com.fasterxml.jackson.annotation.JsonPropertyDescription;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.NodeShortfall;
 import io.aliquot.scheduler.explain.Explanation.Nodes;
+import io.aliquot.scheduler.explain.Explanation.PreemptionOption;
 import io.aliquot.scheduler.explain.Explanation.Refusal;
+import io.aliquot.scheduler.explain.Explanation.Score;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Metadata;
 import java.util.List;
@@ -72,40 +74,4 @@ public record GpuShareExplanation(
                 List.of(),
                 List.of());
     }
-
-    @JsonClassDescription("How a placement policy rates a node.")
-    public record Score(
-            @JsonPropertyDescription("Name of the node.") String node,
-
-            @JsonPropertyDescription("The parts of the score.")
-            List<Term> terms) {}
-
-    @JsonClassDescription("A part of a node's score.")
-    public record Term(
-            @JsonPropertyDescription("fullness; or waste or scarcity of the policy fragmentation.")
-            String name,
-
-            @JsonPropertyDescription("Its value in thousandths; with fragmentation, of a GPU.")
-            int thousandths) {}
-
-    @JsonClassDescription("A node that would fit the pod without these pods.")
-    public record PreemptionOption(
-            @JsonPropertyDescription("Name of the node.") String node,
-
-            @JsonPropertyDescription("The pods, all of which are needed.")
-            List<Victim> victims) {}
-
-    @JsonClassDescription("A pod that would be evicted, or terminates already.")
-    public record Victim(
-            @JsonPropertyDescription("Its namespace; empty if the user may not list the pods there.")
-            String namespace,
-
-            @JsonPropertyDescription("Its name; empty if the user may not list the pods of its namespace.")
-            String name,
-
-            @JsonPropertyDescription("Value of its PriorityClass.")
-            int priority,
-
-            @JsonPropertyDescription("Whether it terminates already.")
-            boolean terminating) {}
 }

@@ -26,14 +26,15 @@ import io.aliquot.scheduler.ledger.QuotaAmount;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import java.time.Clock;
 import java.time.Instant;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.function.BinaryOperator;
 import java.util.function.Function;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -44,7 +45,7 @@ import org.springframework.stereotype.Component;
  * has the same content on every replica, apart from usage and, in a single GET, the explanation. Thread-safe.
  */
 @Component
-public final class GpuShares implements Resource<GpuPod> {
+public final class GpuShares extends Resource<GpuPod> {
     private static final List<Column> COLUMNS = List.of(
             Resource.column("Name", "string", 0, "Name of the pod"),
             Resource.column("Status", "string", 0, "Pending, Bound or Terminating"),
@@ -66,11 +67,11 @@ public final class GpuShares implements Resource<GpuPod> {
 
     private static final int MOST_REFRESHED = 50;
 
-    private final WatchCache<GpuPod> store = new WatchCache<>(GpuPod::bytes);
     private final UsageLookup usage;
     private final Clock clock;
 
     GpuShares(UsageLookup usage, Clock clock) {
+        super("GpuShare", COLUMNS, FIELDS, new WatchCache<>(GpuPod::bytes));
         this.usage = usage;
         this.clock = clock;
     }
@@ -79,7 +80,7 @@ public final class GpuShares implements Resource<GpuPod> {
 
     /** Adds or updates a pod. */
     public void put(GpuPod pod) {
-        store.put(key(pod.id().namespace(), pod.id().name()), pod, pod.version());
+        store().put(key(pod.id().namespace(), pod.id().name()), pod, pod.version());
     }
 
     /**
@@ -89,43 +90,25 @@ public final class GpuShares implements Resource<GpuPod> {
      */
     public void remove(PodId pod, OptionalLong version) {
         String key = key(pod.namespace(), pod.name());
-        if (store.find(key).filter(known -> known.id().uid().equals(pod.uid())).isPresent()) {
-            store.remove(key, version);
+        if (store().find(key)
+                .filter(known -> known.id().uid().equals(pod.uid()))
+                .isPresent()) {
+            store().remove(key, version);
         }
     }
 
     /** All pods have been listed, as of this version. */
     public void listed(long version) {
-        store.listed(version);
+        store().listed(version);
     }
 
     /** Every change of a pod up to this version was reported. */
     public void reached(long version) {
-        store.reached(version);
+        store().reached(version);
     }
 
     static String key(String namespace, String name) {
         return namespace + "/" + name;
-    }
-
-    @Override
-    public String plural() {
-        return "gpushares";
-    }
-
-    @Override
-    public String kind() {
-        return "GpuShare";
-    }
-
-    @Override
-    public List<Column> columns() {
-        return COLUMNS;
-    }
-
-    @Override
-    public WatchCache<GpuPod> store() {
-        return store;
     }
 
     /** Of a team's pods, not of a cluster's: else each list would ask all agents. */
@@ -146,18 +129,13 @@ public final class GpuShares implements Resource<GpuPod> {
         return pod.labels();
     }
 
-    @Override
-    public Map<String, Function<GpuPod, String>> fields() {
-        return FIELDS;
-    }
-
     /**
      * The pod of this name.
      *
      * @throws StatusException with code 404
      */
     public GpuPod get(String namespace, String name) {
-        return store.find(key(namespace, name)).orElseThrow(() -> StatusException.notFound(plural(), name));
+        return store().find(key(namespace, name)).orElseThrow(() -> StatusException.notFound(plural(), name));
     }
 
     @Override
@@ -185,8 +163,6 @@ public final class GpuShares implements Resource<GpuPod> {
 
     public GpuShare print(GpuPod pod, String reason) {
         List<ContainerStatus> containers = pod.isPending() ? requested(pod) : held(pod);
-        List<GpuPart> parts =
-                containers.stream().flatMap(one -> one.gpus().stream()).toList();
         boolean holds = !pod.isPending();
         QuotaAmount held = QuotaAmount.held(pod.shares());
         return new GpuShare(
@@ -201,7 +177,11 @@ public final class GpuShares implements Resource<GpuPod> {
                         holds ? held.memoryMiB() : null,
                         holds ? (int) held.cores() : null,
                         holds ? GpuNodes.amounts(ContainerShare.perGpu(pod.shares())) : null,
-                        sum(parts),
+                        containers.stream()
+                                .flatMap(container -> container.gpus().stream())
+                                .flatMap(part -> Stream.ofNullable(part.usage()))
+                                .reduce(GpuShares::plus)
+                                .orElse(null),
                         containers));
     }
 
@@ -285,49 +265,24 @@ public final class GpuShares implements Resource<GpuPod> {
         return values.size() == 1 ? values.get(0) : null;
     }
 
-    private static @Nullable ShareUsage sum(List<GpuPart> parts) {
-        List<ShareUsage> known =
-                parts.stream().flatMap(part -> Stream.ofNullable(part.usage())).toList();
-        if (known.isEmpty()) {
-            return null;
-        }
+    private static ShareUsage plus(ShareUsage one, ShareUsage other) {
         return new ShareUsage(
-                sum(known, ShareUsage::memoryMiB),
-                toInt(sum(known, one -> widen(one.utilizationPercent()))),
-                toInt(sum(known, one -> widen(one.lentPercent()))),
-                toInt(sum(known, one -> widen(one.borrowedPercent()))),
-                toInt(sum(known, one -> widen(one.processes()))),
-                sum(known, ShareUsage::deniedAllocations),
-                throttledSeconds(known),
-                known.stream()
-                        .flatMap(one -> Stream.ofNullable(one.lastActive()))
-                        .max(java.util.Comparator.naturalOrder())
-                        .orElse(null));
+                together(one.memoryMiB(), other.memoryMiB(), Long::sum),
+                together(one.utilizationPercent(), other.utilizationPercent(), Integer::sum),
+                together(one.lentPercent(), other.lentPercent(), Integer::sum),
+                together(one.borrowedPercent(), other.borrowedPercent(), Integer::sum),
+                together(one.processes(), other.processes(), Integer::sum),
+                together(one.deniedAllocations(), other.deniedAllocations(), Long::sum),
+                together(one.throttledSeconds(), other.throttledSeconds(), Double::sum),
+                together(one.lastActive(), other.lastActive(), BinaryOperator.maxBy(Comparator.naturalOrder())));
     }
 
-    private static @Nullable Double throttledSeconds(List<ShareUsage> known) {
-        List<Double> figures = known.stream()
-                .flatMap(one -> Stream.ofNullable(one.throttledSeconds()))
-                .toList();
-        return figures.isEmpty()
-                ? null
-                : figures.stream().mapToDouble(Double::doubleValue).sum();
-    }
-
-    private static @Nullable Long sum(List<ShareUsage> known, Function<ShareUsage, @Nullable Long> figure) {
-        var figures = new ArrayList<Long>();
-        known.forEach(one -> Stream.ofNullable(figure.apply(one)).forEach(figures::add));
-        return figures.isEmpty()
-                ? null
-                : figures.stream().mapToLong(Long::longValue).sum();
-    }
-
-    private static @Nullable Long widen(@Nullable Integer figure) {
-        return figure == null ? null : figure.longValue();
-    }
-
-    private static @Nullable Integer toInt(@Nullable Long figure) {
-        return figure == null ? null : figure.intValue();
+    /** Two figures as one; the other one if one is not known. */
+    private static <V> @Nullable V together(@Nullable V one, @Nullable V other, BinaryOperator<V> both) {
+        if (one == null || other == null) {
+            return one == null ? other : one;
+        }
+        return both.apply(one, other);
     }
 
     @Override

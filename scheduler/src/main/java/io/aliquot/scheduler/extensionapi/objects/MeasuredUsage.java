@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
+import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuUsage;
@@ -14,8 +15,6 @@ import java.util.OptionalInt;
 import java.util.OptionalLong;
 import org.jspecify.annotations.Nullable;
 import org.springframework.stereotype.Component;
-import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.json.JsonMapper;
 
 /** What the node agents reported last. */
 @Component
@@ -81,9 +80,9 @@ final class MeasuredUsage implements UsageLookup {
     }
 
     @Override
-    public Optional<JsonNode> history(String node, String gpu) {
+    public Optional<UsageHistory> history(String node, String gpu) {
         try {
-            return Optional.of(JsonMapper.shared().valueToTree(agents.history(node, gpu)));
+            return Optional.of(agents.history(node, gpu));
         } catch (AgentException e) {
             if (e.outcome() == AgentException.Outcome.REFUSED) {
                 return Optional.empty();

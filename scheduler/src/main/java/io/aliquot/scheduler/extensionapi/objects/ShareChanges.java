@@ -13,7 +13,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
-import java.util.function.Consumer;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.JsonNode;
 
@@ -22,6 +22,8 @@ import tools.jackson.databind.JsonNode;
  * left out stays as it is: a merge patch replaces the list as a whole, so it cannot name one container otherwise.
  */
 public final class ShareChanges {
+    private static final List<String> PARTS = List.of("metadata", "spec");
+    private static final Set<String> CHANGEABLE = Set.of("metadata.resourceVersion", "spec.containers");
     private static final Set<String> FIELDS = new TreeSet<>(Set.of("name", "memoryMiB", "cores", "policy"));
 
     private final String name;
@@ -65,7 +67,14 @@ public final class ShareChanges {
         if (!after.isObject()) {
             throw StatusException.invalid(name, "<root>", "the patch leaves no object");
         }
-        refuseOthers("", before, after, this::refuseBelowRoot);
+        Stream.concat(
+                        differences("", before, after).filter(field -> !PARTS.contains(field)),
+                        PARTS.stream().flatMap(part -> differences(part + ".", before.path(part), after.path(part))))
+                .filter(path -> !CHANGEABLE.contains(path))
+                .findFirst()
+                .ifPresent(path -> {
+                    throw foreign(path);
+                });
         JsonNode containers = after.path("spec").path("containers");
         if (!after.path("spec").isObject() || !containers.isArray()) {
             throw StatusException.invalid(name, "spec.containers", "write a list of containers");
@@ -105,33 +114,13 @@ public final class ShareChanges {
         return changes;
     }
 
-    private void refuseBelowRoot(String field) {
-        switch (field) {
-            case "metadata" ->
-                refuseOthers("metadata.", before.path(field), after.path(field), path -> {
-                    if (!path.equals("metadata.resourceVersion")) {
-                        throw foreign(path);
-                    }
-                });
-            case "spec" ->
-                refuseOthers("spec.", before.path(field), after.path(field), path -> {
-                    if (!path.equals("spec.containers")) {
-                        throw foreign(path);
-                    }
-                });
-            default -> throw foreign(field);
-        }
-    }
-
-    /** Calls {@code onChange} with the path of each field of an object that differs. */
-    private static void refuseOthers(String prefix, JsonNode one, JsonNode other, Consumer<String> onChange) {
+    /** The names of the fields in which two objects differ, after a prefix. */
+    private static Stream<String> differences(String prefix, JsonNode one, JsonNode other) {
         Set<String> fields = new TreeSet<>(one.propertyNames());
         fields.addAll(other.propertyNames());
-        for (String field : fields) {
-            if (!one.path(field).equals(other.path(field))) {
-                onChange.accept(prefix + field);
-            }
-        }
+        return fields.stream()
+                .filter(field -> !one.path(field).equals(other.path(field)))
+                .map(field -> prefix + field);
     }
 
     private StatusException foreign(String path) {

@@ -1,12 +1,12 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
+import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuUsage;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.ShareUsage;
 import io.aliquot.scheduler.ledger.PodId;
 import java.util.Collection;
 import java.util.Optional;
-import tools.jackson.databind.JsonNode;
 
 /** What the node agents measure. Figures are at most a minute old; what is not known is empty. Thread-safe. */
 public interface UsageLookup {
@@ -20,10 +20,9 @@ public interface UsageLookup {
     Optional<GpuUsage> ofGpu(String node, String gpu);
 
     /**
-     * The last minutes of a GPU and of the containers on it: the agent's answer to {@code /v1/history}. Empty if the agent
-     * knows no such GPU.
+     * The last minutes of a GPU and of the containers on it; empty if the agent knows no such GPU.
      *
      * @throws StatusException with code 503 if the agent does not answer
      */
-    Optional<JsonNode> history(String node, String gpu);
+    Optional<UsageHistory> history(String node, String gpu);
 }
