@@ -19,11 +19,11 @@ import io.aliquot.deviceplugin.kubelet.PodResourcesClient;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
+import io.aliquot.deviceplugin.periodic.PeriodicTask;
 import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
 import io.aliquot.deviceplugin.usage.ApplicationXids;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.RecentUsage;
-import io.aliquot.deviceplugin.usage.UsageSampler;
 import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
@@ -53,6 +53,7 @@ final class NodeAgent implements AutoCloseable {
     /** With the usual interval ten seconds; the driver takes note of an error before it reports it. */
     private static final int INTERVALS_TO_SETTLE = 2;
 
+    private static final Duration SAMPLE_PERIOD = Duration.ofSeconds(1);
     private static final Duration SHUTDOWN_TIMEOUT = Duration.ofSeconds(5);
 
     /** Why the loop has ended. */
@@ -147,7 +148,7 @@ final class NodeAgent implements AutoCloseable {
                 nanoTime);
         nvml = new NvmlSession(
                 nvmlOpener,
-                List.of(open -> new UsageSampler(usage, open::usage)),
+                List.of(open -> new PeriodicTask("usage", SAMPLE_PERIOD, () -> usage.sample(open::usage)).start()),
                 metrics,
                 interval,
                 this::wake,

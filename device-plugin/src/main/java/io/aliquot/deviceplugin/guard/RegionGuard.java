@@ -10,6 +10,7 @@ import io.aliquot.deviceplugin.files.HeldFiles;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.periodic.PeriodicTask;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
@@ -23,7 +24,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
@@ -35,7 +35,7 @@ import java.util.function.Supplier;
  */
 public final class RegionGuard implements AutoCloseable {
     private static final Logger LOG = System.getLogger(RegionGuard.class.getName());
-    private static final long PERIOD_MILLIS = 250;
+    private static final Duration PERIOD = Duration.ofMillis(250);
 
     /** More than a file system allocates ahead for a region, or keeps the map of its blocks in. */
     private static final long MOST_ALLOCATED = 2L * Region.SIZE;
@@ -51,7 +51,7 @@ public final class RegionGuard implements AutoCloseable {
     private final RecentFindings findings;
     private final AgentMetrics metrics;
     private final LongSupplier nanoTime;
-    private final Thread thread = new Thread(this::run, "regions");
+    private final PeriodicTask looks = new PeriodicTask("regions", PERIOD, this::look);
 
     /** When each region's inode had changed when it was tidied last. */
     private final Map<String, Long> tidied = new HashMap<>();
@@ -83,28 +83,16 @@ public final class RegionGuard implements AutoCloseable {
         this.findings = findings;
         this.metrics = metrics;
         this.nanoTime = nanoTime;
-        thread.setDaemon(true);
     }
 
     /** Starts to look. */
     public void start() {
-        thread.start();
+        looks.start();
     }
 
     @Override
     public void close() {
-        thread.interrupt();
-    }
-
-    private void run() {
-        try {
-            while (true) {
-                look();
-                TimeUnit.MILLISECONDS.sleep(PERIOD_MILLIS);
-            }
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
+        looks.close();
     }
 
     /** One look at all files. */
