@@ -20,7 +20,6 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.periodic.PeriodicTask;
-import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
 import io.aliquot.deviceplugin.usage.ApplicationXids;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.RecentUsage;
@@ -82,7 +81,6 @@ final class NodeAgent implements AutoCloseable {
     private final ApplicationXids applicationXids;
     private final HealthHistory healthHistory = new HealthHistory();
     private final AgentHealth health;
-    private final UnhookedFunctionCheck unhookedFunctions;
     private final RecentFindings findings;
     private final RegionGuard regionGuard;
     private final PodCgroups podCgroups;
@@ -180,7 +178,6 @@ final class NodeAgent implements AutoCloseable {
                 nanoTime);
         health = new AgentHealth(registrar, nanoTime);
         registrar.onKubeletChange(this::wake);
-        unhookedFunctions = new UnhookedFunctionCheck(files.regions(), metrics);
         regionGuard = new RegionGuard(files, podResources::list, findings, metrics, nanoTime);
         podCgroups = new PodCgroups(host.cgroups);
         holderCheck = new HolderCheck(
@@ -250,7 +247,6 @@ final class NodeAgent implements AutoCloseable {
         try {
             while (!closed) {
                 List<String> unmet = reconciler.reconcile(node);
-                unhookedFunctions.run();
                 holderCheck.run();
                 health.passEnded(unmet, reconciler.isInConflict());
                 passes.incrementAndGet();
