@@ -101,7 +101,7 @@ public final class DevicePlugin {
             ApiServerClient server = ApiServerClient.ofPod(System.getenv(), ApiServerClient.SERVICE_ACCOUNT);
             Shim shim = Shim.install(settings.shimSource(), settings.stateDir());
             SlotFiles files = SlotFiles.open(settings.stateDir());
-            var registrar = new KubeletRegistrar(
+            var registrar = KubeletRegistrar.ofVgpus(
                     settings.devicePlugins(), files, shim, metrics, InstantSource.system(), nanoTime);
             AgentCertificate certificate = AgentCertificate.create();
             var allocation = new AllocationMetrics(settings.nodeName(), nanoTime);

@@ -1001,7 +1001,8 @@ final class NodeAgentTest {
         Settings settings = Settings.parse(environment);
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
         SlotFiles files = SlotFiles.open(host);
-        var registrar = new KubeletRegistrar(sockets, files, shim, metrics, InstantSource.system(), System::nanoTime);
+        var registrar =
+                KubeletRegistrar.ofVgpus(sockets, files, shim, metrics, InstantSource.system(), System::nanoTime);
         return new NodeAgent(
                 settings,
                 opener,
