@@ -20,6 +20,7 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.periodic.PeriodicTask;
+import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.usage.ApplicationXids;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.RecentUsage;
@@ -127,7 +128,7 @@ final class NodeAgent implements AutoCloseable {
         findings = new RecentFindings(nanoTime);
         var contexts = new ContextMeasurement();
         arbiter = new ArbiterProcess(
-                settings.shimSource().resolve(ArbiterProcess.PROGRAM),
+                Shim.IN_IMAGE.resolve(ArbiterProcess.PROGRAM),
                 ContainerFiles.regionsFolder(settings.stateDir()),
                 ContainerFiles.agentFolder(settings.stateDir()),
                 settings.lowFloor(),
@@ -219,19 +220,9 @@ final class NodeAgent implements AutoCloseable {
         return recent.history(gpu, healthHistory.of(gpu));
     }
 
-    /** See {@link AgentHealth#livenessProblems}. Thread-safe. */
-    List<String> livenessProblems() {
-        return health.livenessProblems();
-    }
-
-    /** See {@link AgentHealth#isReady}. Thread-safe. */
-    boolean isReady() {
-        return health.isReady();
-    }
-
-    /** See {@link AgentHealth#readinessProblems}. Thread-safe. */
-    List<String> readinessProblems() {
-        return health.readinessProblems();
+    /** What the probes report. Thread-safe. */
+    AgentHealth health() {
+        return health;
     }
 
     /**

@@ -44,6 +44,9 @@ import org.jspecify.annotations.Nullable;
 public final class Nvml implements AutoCloseable {
     private static final Logger LOG = System.getLogger(Nvml.class.getName());
 
+    /** In each container to which NVIDIA's runtime gives the driver. */
+    public static final String LIBRARY = "libnvidia-ml.so.1";
+
     private static final long BYTES_PER_MIB = 1L << 20;
 
     private static final int MEMORY_V1_SIZE = 24; // nvmlMemory_t: total, free, used
