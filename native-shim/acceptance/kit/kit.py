@@ -66,7 +66,7 @@ class Kit:
 
     def initialize_gpu(self):
         """Keeps a context for the rest of the check: the first one on a GPU also initializes it, which uses memory."""
-        self.start([self.program("context")]).read_line()
+        self.start([self.program("memory"), "plain", "wait"]).read_line()
 
     def stop_programs(self):
         for program in self.started:

@@ -23,45 +23,31 @@ static CUresult charge_new_context(CUdevice ordinal, bool primary, int *device) 
     return *device < 0 || aliquot_context_charge(*device, primary) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The creation of a non-primary context. */
-struct creation {
-    CUcontext *context; /* where the program wants it; the driver refuses NULL */
-    CUcontext created;
-    int device; /* -1: it is not charged */
-};
-
-/* Before the driver creates the context. Returns the error that the hook must return. */
-static CUresult begin_creation(struct creation *creation, CUcontext *context, CUdevice ordinal) {
-    *creation = (struct creation){.context = context};
-    return charge_new_context(ordinal, false, &creation->device);
-}
-
-/* Where the driver puts the context. */
-static CUcontext *created_context(struct creation *creation) {
-    return creation->context == NULL ? NULL : &creation->created;
-}
-
-/* Afterwards: records the context, so that its destruction is recognized. Returns the driver's result. */
-static CUresult end_creation(const struct creation *creation, CUresult result) {
-    if (creation->device >= 0 && result != CUDA_SUCCESS) {
-        aliquot_context_release(creation->device, false);
-    } else if (creation->device >= 0) {
-        aliquot_context_created(creation->created, creation->device);
+/* Records a context that is not primary, so that its destruction is recognized. */
+static void after_creation(CUresult result, CUcontext created, int device) {
+    if (device >= 0 && result != CUDA_SUCCESS) {
+        aliquot_context_release(device, false);
+    } else if (device >= 0) {
+        aliquot_context_created(created, device);
     }
-    if (result == CUDA_SUCCESS) {
-        *creation->context = creation->created;
-    }
-    return result;
 }
 
+/* The driver refuses NULL in place of where the program wants the context. */
 #define CREATE_CONTEXT(symbol, parameters, ...)                                                                        \
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
-        struct creation creation;                                                                                      \
-        CUresult result = begin_creation(&creation, context, device);                                                  \
-        return result != CUDA_SUCCESS                                                                                  \
-                   ? result                                                                                            \
-                   : end_creation(&creation, aliquot_real.symbol(created_context(&creation), __VA_ARGS__));            \
+        CUcontext created = NULL;                                                                                      \
+        int number = -1;                                                                                               \
+        CUresult result = charge_new_context(device, false, &number);                                                  \
+        if (result != CUDA_SUCCESS) {                                                                                  \
+            return result;                                                                                             \
+        }                                                                                                              \
+        result = aliquot_real.symbol(context == NULL ? NULL : &created, __VA_ARGS__);                                  \
+        after_creation(result, created, number);                                                                       \
+        if (result == CUDA_SUCCESS) {                                                                                  \
+            *context = created;                                                                                        \
+        }                                                                                                              \
+        return result;                                                                                                 \
     }
 
 CREATE_CONTEXT(cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device), flags, device)

@@ -13,7 +13,7 @@
  *
  *     CALLED(library, result, symbol, parameters)
  *
- * is a function that the shim calls and does not hook.
+ * is a function that the shim calls and does not hook. transfers.h lists the hooks of copies, fills and waits.
  *
  * The exported symbol is a jump (exports.S), which leads to the hook unless the container has whole cards. In C the
  * name of a function is its hook, whose own symbol has the prefix aliquot_hook_. ALIQUOT_HOOKS_ONLY leaves out all C.
@@ -24,11 +24,15 @@
 #ifndef ALIQUOT_HOOKS_ONLY
 #include "driver/abi.h"
 #endif
+#include "driver/transfers.h"
 
 /* clang-format off */
 #define ALIQUOT_BOTH(HOOK, symbol, suffix, name, version, version_per_thread, parameters) \
     HOOK(CUDA, CUresult, symbol, name, version, 0, parameters) \
     HOOK(CUDA, CUresult, symbol##suffix, name, version_per_thread, 2, parameters)
+
+#define ALIQUOT_TRANSFER_HOOK(HOOK, symbol, name, version, flags, parameters, arguments, stream, bytes) \
+    HOOK(CUDA, CUresult, symbol, name, version, flags, parameters)
 
 #define ALIQUOT_NVML(HOOK, symbol, parameters) HOOK(NVML, nvmlReturn_t, symbol, NULL, 0, 0, parameters)
 
@@ -85,166 +89,7 @@
     ALIQUOT_BOTH(HOOK, cuStreamEndCaptureToCig, _ptsz, "cuStreamEndCaptureToCig", 13010, 13010, (CUstream stream)) \
     ALIQUOT_BOTH(HOOK, cuStreamEndCapture, _ptsz, "cuStreamEndCapture", 10000, 10000, \
                  (CUstream stream, CUgraph *graph)) \
-    /* copies within the GPU, and from and to the host */ \
-    ALIQUOT_BOTH(HOOK, cuMemcpy, _ptds, "cuMemcpy", 4000, 7000, \
-                 (CUdeviceptr destination, CUdeviceptr source, size_t bytes)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyAsync, _ptsz, "cuMemcpyAsync", 4000, 7000, \
-                 (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyPeer, _ptds, "cuMemcpyPeer", 4000, 7000, \
-                 (CUdeviceptr destination, CUcontext there, CUdeviceptr source, CUcontext here, size_t bytes)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyPeerAsync, _ptsz, "cuMemcpyPeerAsync", 4000, 7000, \
-                 (CUdeviceptr destination, CUcontext there, CUdeviceptr source, CUcontext here, size_t bytes, \
-                  CUstream stream)) \
-    HOOK(CUDA, CUresult, cuMemcpyHtoD, "cuMemcpyHtoD", 2000, 0, \
-         (CUdeviceptr_v1 destination, const void *source, unsigned int bytes)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyHtoD_v2, _ptds, "cuMemcpyHtoD", 3020, 7000, \
-                 (CUdeviceptr destination, const void *source, size_t bytes)) \
-    HOOK(CUDA, CUresult, cuMemcpyDtoH, "cuMemcpyDtoH", 2000, 0, \
-         (void *destination, CUdeviceptr_v1 source, unsigned int bytes)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyDtoH_v2, _ptds, "cuMemcpyDtoH", 3020, 7000, \
-                 (void *destination, CUdeviceptr source, size_t bytes)) \
-    HOOK(CUDA, CUresult, cuMemcpyDtoD, "cuMemcpyDtoD", 2000, 0, \
-         (CUdeviceptr_v1 destination, CUdeviceptr_v1 source, unsigned int bytes)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyDtoD_v2, _ptds, "cuMemcpyDtoD", 3020, 7000, \
-                 (CUdeviceptr destination, CUdeviceptr source, size_t bytes)) \
-    HOOK(CUDA, CUresult, cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync", 2000, 0, \
-         (CUdeviceptr_v1 destination, const void *source, unsigned int bytes, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyHtoDAsync_v2, _ptsz, "cuMemcpyHtoDAsync", 3020, 7000, \
-                 (CUdeviceptr destination, const void *source, size_t bytes, CUstream stream)) \
-    HOOK(CUDA, CUresult, cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync", 2000, 0, \
-         (void *destination, CUdeviceptr_v1 source, unsigned int bytes, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyDtoHAsync_v2, _ptsz, "cuMemcpyDtoHAsync", 3020, 7000, \
-                 (void *destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
-    HOOK(CUDA, CUresult, cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync", 3000, 0, \
-         (CUdeviceptr_v1 destination, CUdeviceptr_v1 source, unsigned int bytes, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyDtoDAsync_v2, _ptsz, "cuMemcpyDtoDAsync", 3020, 7000, \
-                 (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
-    HOOK(CUDA, CUresult, cuMemcpyDtoA, "cuMemcpyDtoA", 2000, 0, \
-         (CUarray destination, unsigned int offset, CUdeviceptr_v1 source, unsigned int bytes)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyDtoA_v2, _ptds, "cuMemcpyDtoA", 3020, 7000, \
-                 (CUarray destination, size_t offset, CUdeviceptr source, size_t bytes)) \
-    HOOK(CUDA, CUresult, cuMemcpyAtoD, "cuMemcpyAtoD", 2000, 0, \
-         (CUdeviceptr_v1 destination, CUarray source, unsigned int offset, unsigned int bytes)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyAtoD_v2, _ptds, "cuMemcpyAtoD", 3020, 7000, \
-                 (CUdeviceptr destination, CUarray source, size_t offset, size_t bytes)) \
-    HOOK(CUDA, CUresult, cuMemcpyAtoA, "cuMemcpyAtoA", 2000, 0, \
-         (CUarray destination, unsigned int there, CUarray source, unsigned int here, unsigned int bytes)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyAtoA_v2, _ptds, "cuMemcpyAtoA", 3020, 7000, \
-                 (CUarray destination, size_t there, CUarray source, size_t here, size_t bytes)) \
-    HOOK(CUDA, CUresult, cuMemcpyHtoA, "cuMemcpyHtoA", 2000, 0, \
-         (CUarray destination, unsigned int offset, const void *source, unsigned int bytes)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyHtoA_v2, _ptds, "cuMemcpyHtoA", 3020, 7000, \
-                 (CUarray destination, size_t offset, const void *source, size_t bytes)) \
-    HOOK(CUDA, CUresult, cuMemcpyAtoH, "cuMemcpyAtoH", 2000, 0, \
-         (void *destination, CUarray source, unsigned int offset, unsigned int bytes)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyAtoH_v2, _ptds, "cuMemcpyAtoH", 3020, 7000, \
-                 (void *destination, CUarray source, size_t offset, size_t bytes)) \
-    HOOK(CUDA, CUresult, cuMemcpyHtoAAsync, "cuMemcpyHtoAAsync", 2000, 0, \
-         (CUarray destination, unsigned int offset, const void *source, unsigned int bytes, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyHtoAAsync_v2, _ptsz, "cuMemcpyHtoAAsync", 3020, 7000, \
-                 (CUarray destination, size_t offset, const void *source, size_t bytes, CUstream stream)) \
-    HOOK(CUDA, CUresult, cuMemcpyAtoHAsync, "cuMemcpyAtoHAsync", 2000, 0, \
-         (void *destination, CUarray source, unsigned int offset, unsigned int bytes, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyAtoHAsync_v2, _ptsz, "cuMemcpyAtoHAsync", 3020, 7000, \
-                 (void *destination, CUarray source, size_t offset, size_t bytes, CUstream stream)) \
-    HOOK(CUDA, CUresult, cuMemcpy2D, "cuMemcpy2D", 2000, 0, (const CUDA_MEMCPY2D_v1 *copy)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpy2D_v2, _ptds, "cuMemcpy2D", 3020, 7000, (const CUDA_MEMCPY2D_v2 *copy)) \
-    HOOK(CUDA, CUresult, cuMemcpy2DUnaligned, "cuMemcpy2DUnaligned", 2000, 0, (const CUDA_MEMCPY2D_v1 *copy)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpy2DUnaligned_v2, _ptds, "cuMemcpy2DUnaligned", 3020, 7000, \
-                 (const CUDA_MEMCPY2D_v2 *copy)) \
-    HOOK(CUDA, CUresult, cuMemcpy3D, "cuMemcpy3D", 2000, 0, (const CUDA_MEMCPY3D_v1 *copy)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpy3D_v2, _ptds, "cuMemcpy3D", 3020, 7000, (const CUDA_MEMCPY3D_v2 *copy)) \
-    HOOK(CUDA, CUresult, cuMemcpy2DAsync, "cuMemcpy2DAsync", 2000, 0, (const CUDA_MEMCPY2D_v1 *copy, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpy2DAsync_v2, _ptsz, "cuMemcpy2DAsync", 3020, 7000, \
-                 (const CUDA_MEMCPY2D_v2 *copy, CUstream stream)) \
-    HOOK(CUDA, CUresult, cuMemcpy3DAsync, "cuMemcpy3DAsync", 2000, 0, (const CUDA_MEMCPY3D_v1 *copy, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpy3DAsync_v2, _ptsz, "cuMemcpy3DAsync", 3020, 7000, \
-                 (const CUDA_MEMCPY3D_v2 *copy, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpy3DPeer, _ptds, "cuMemcpy3DPeer", 4000, 7000, (const CUDA_MEMCPY3D_PEER *copy)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpy3DPeerAsync, _ptsz, "cuMemcpy3DPeerAsync", 4000, 7000, \
-                 (const CUDA_MEMCPY3D_PEER *copy, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyBatchAsync, _ptsz, "cuMemcpyBatchAsync", 12080, 12080, \
-                 (CUdeviceptr *destinations, CUdeviceptr *sources, size_t *bytes, size_t count, \
-                  CUmemcpyAttributes *attributes, size_t *first, size_t kinds, size_t *failed, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyBatchAsync_v2, _ptsz, "cuMemcpyBatchAsync", 13000, 13000, \
-                 (CUdeviceptr *destinations, CUdeviceptr *sources, size_t *bytes, size_t count, \
-                  CUmemcpyAttributes *attributes, size_t *first, size_t kinds, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpy3DBatchAsync, _ptsz, "cuMemcpy3DBatchAsync", 12080, 12080, \
-                 (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags, \
-                  CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpy3DBatchAsync_v2, _ptsz, "cuMemcpy3DBatchAsync", 13000, 13000, \
-                 (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpyWithAttributesAsync, _ptsz, "cuMemcpyWithAttributesAsync", 13020, 13020, \
-                 (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUmemcpyAttributes *attributes, \
-                  CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemcpy3DWithAttributesAsync, _ptsz, "cuMemcpy3DWithAttributesAsync", 13020, 13020, \
-                 (CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream)) \
-    /* fills */ \
-    HOOK(CUDA, CUresult, cuMemsetD8, "cuMemsetD8", 2000, 0, \
-         (CUdeviceptr_v1 destination, unsigned char value, unsigned int count)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD8_v2, _ptds, "cuMemsetD8", 3020, 7000, \
-                 (CUdeviceptr destination, unsigned char value, size_t count)) \
-    HOOK(CUDA, CUresult, cuMemsetD16, "cuMemsetD16", 2000, 0, \
-         (CUdeviceptr_v1 destination, unsigned short value, unsigned int count)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD16_v2, _ptds, "cuMemsetD16", 3020, 7000, \
-                 (CUdeviceptr destination, unsigned short value, size_t count)) \
-    HOOK(CUDA, CUresult, cuMemsetD32, "cuMemsetD32", 2000, 0, \
-         (CUdeviceptr_v1 destination, unsigned int value, unsigned int count)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD32_v2, _ptds, "cuMemsetD32", 3020, 7000, \
-                 (CUdeviceptr destination, unsigned int value, size_t count)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD8Async, _ptsz, "cuMemsetD8Async", 3020, 7000, \
-                 (CUdeviceptr destination, unsigned char value, size_t count, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD16Async, _ptsz, "cuMemsetD16Async", 3020, 7000, \
-                 (CUdeviceptr destination, unsigned short value, size_t count, CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD32Async, _ptsz, "cuMemsetD32Async", 3020, 7000, \
-                 (CUdeviceptr destination, unsigned int value, size_t count, CUstream stream)) \
-    HOOK(CUDA, CUresult, cuMemsetD2D8, "cuMemsetD2D8", 2000, 0, \
-         (CUdeviceptr_v1 destination, unsigned int pitch, unsigned char value, unsigned int width, \
-          unsigned int height)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD2D8_v2, _ptds, "cuMemsetD2D8", 3020, 7000, \
-                 (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height)) \
-    HOOK(CUDA, CUresult, cuMemsetD2D16, "cuMemsetD2D16", 2000, 0, \
-         (CUdeviceptr_v1 destination, unsigned int pitch, unsigned short value, unsigned int width, \
-          unsigned int height)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD2D16_v2, _ptds, "cuMemsetD2D16", 3020, 7000, \
-                 (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height)) \
-    HOOK(CUDA, CUresult, cuMemsetD2D32, "cuMemsetD2D32", 2000, 0, \
-         (CUdeviceptr_v1 destination, unsigned int pitch, unsigned int value, unsigned int width, \
-          unsigned int height)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD2D32_v2, _ptds, "cuMemsetD2D32", 3020, 7000, \
-                 (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD2D8Async, _ptsz, "cuMemsetD2D8Async", 3020, 7000, \
-                 (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height, \
-                  CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD2D16Async, _ptsz, "cuMemsetD2D16Async", 3020, 7000, \
-                 (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height, \
-                  CUstream stream)) \
-    ALIQUOT_BOTH(HOOK, cuMemsetD2D32Async, _ptsz, "cuMemsetD2D32Async", 3020, 7000, \
-                 (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height, \
-                  CUstream stream)) \
-    /* waits of streams */ \
-    ALIQUOT_BOTH(HOOK, cuStreamWaitEvent, _ptsz, "cuStreamWaitEvent", 3020, 7000, \
-                 (CUstream stream, CUevent event, unsigned int flags)) \
-    ALIQUOT_BOTH(HOOK, cuStreamWaitValue32, _ptsz, "cuStreamWaitValue32", 8000, 8000, \
-                 (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
-    ALIQUOT_BOTH(HOOK, cuStreamWaitValue32_v2, _ptsz, "cuStreamWaitValue32", 11070, 11070, \
-                 (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
-    ALIQUOT_BOTH(HOOK, cuStreamWaitValue64, _ptsz, "cuStreamWaitValue64", 9000, 9000, \
-                 (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)) \
-    ALIQUOT_BOTH(HOOK, cuStreamWaitValue64_v2, _ptsz, "cuStreamWaitValue64", 11070, 11070, \
-                 (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)) \
-    ALIQUOT_BOTH(HOOK, cuStreamBatchMemOp, _ptsz, "cuStreamBatchMemOp", 8000, 8000, \
-                 (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags)) \
-    ALIQUOT_BOTH(HOOK, cuStreamBatchMemOp_v2, _ptsz, "cuStreamBatchMemOp", 11070, 11070, \
-                 (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags)) \
-    ALIQUOT_BOTH(HOOK, cuWaitExternalSemaphoresAsync, _ptsz, "cuWaitExternalSemaphoresAsync", 10000, 10000, \
-                 (const CUexternalSemaphore *semaphores, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *parameters, \
-                  unsigned int count, CUstream stream)) \
-    /* host functions, streams, old launches */ \
-    ALIQUOT_BOTH(HOOK, cuLaunchHostFunc, _ptsz, "cuLaunchHostFunc", 10000, 10000, \
-                 (CUstream stream, CUhostFn function, void *data)) \
-    ALIQUOT_BOTH(HOOK, cuStreamAddCallback, _ptsz, "cuStreamAddCallback", 5000, 7000, \
-                 (CUstream stream, CUstreamCallback function, void *data, unsigned int flags)) \
+    ALIQUOT_TRANSFERS(ALIQUOT_TRANSFER_HOOK, HOOK) \
     HOOK(CUDA, CUresult, cuStreamDestroy, "cuStreamDestroy", 2000, 0, (CUstream stream)) \
     HOOK(CUDA, CUresult, cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, (CUstream stream)) \
     HOOK(CUDA, CUresult, cuLaunchCooperativeKernelMultiDevice, "cuLaunchCooperativeKernelMultiDevice", 9000, 0, \

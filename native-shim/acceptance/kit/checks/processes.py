@@ -21,7 +21,7 @@ def run(kit):
 
             done = sum(pool.map(one, range(wanted)))
             expect(not failed, "; ".join(failed[:3]))
-            free = kit.run([kit.program("context")], container)["free"]
+            free = kit.run([kit.program("memory"), "plain"], container)["free_after"]
             expect(free == kit.limit * MIB, f"{free} bytes are free afterwards, the limit is {kit.limit * MIB}")
         if done < wanted:
             raise Skip(f"{done} of {wanted} processes ran, without an error, before the time limit")

@@ -38,6 +38,18 @@ public final class DevicePlugin {
     /** The host's in each container (kernel: drivers/char/random.c). */
     private static final Path BOOT_ID = Path.of("/proc/sys/kernel/random/boot_id");
 
+    private static final NvmlSession.Opener NVML = new NvmlSession.Opener() {
+        @Override
+        public Nvml open() throws NvmlException {
+            return Nvml.open(Nvml.LIBRARY, SYS);
+        }
+
+        @Override
+        public Optional<String> loadedDriver() {
+            return firstLine(SYS.resolve("module/nvidia/version"));
+        }
+    };
+
     private static final Duration INTERVAL = Duration.ofSeconds(5);
     private static final int EXIT_RESTART = 1;
     private static final int EXIT_INVALID_SETTINGS = 2;
@@ -71,20 +83,6 @@ public final class DevicePlugin {
         }
     }
 
-    private static NvmlSession.Opener nvml(Settings settings) {
-        return new NvmlSession.Opener() {
-            @Override
-            public Nvml open() throws NvmlException {
-                return Nvml.open(settings.nvml(), SYS);
-            }
-
-            @Override
-            public Optional<String> loadedDriver() {
-                return firstLine(SYS.resolve("module/nvidia/version"));
-            }
-        };
-    }
-
     /** What the kernel says in a file; empty if it has none. */
     private static Optional<String> firstLine(Path file) {
         try {
@@ -99,16 +97,16 @@ public final class DevicePlugin {
         var metrics = new AgentMetrics();
         try {
             ApiServerClient server = ApiServerClient.ofPod(System.getenv(), ApiServerClient.SERVICE_ACCOUNT);
-            Shim shim = Shim.install(settings.shimSource(), settings.stateDir());
+            Shim shim = Shim.install(Shim.IN_IMAGE, settings.stateDir());
             SlotFiles files = SlotFiles.open(settings.stateDir());
-            var registrar = new KubeletRegistrar(
+            var registrar = KubeletRegistrar.ofVgpus(
                     settings.devicePlugins(), files, shim, metrics, InstantSource.system(), nanoTime);
             AgentCertificate certificate = AgentCertificate.create();
             var allocation = new AllocationMetrics(settings.nodeName(), nanoTime);
             metrics.add(allocation);
             var agent = new NodeAgent(
                     settings,
-                    nvml(settings),
+                    NVML,
                     registrar,
                     files,
                     HOST,
@@ -130,8 +128,13 @@ public final class DevicePlugin {
                     agent::history,
                     allocation::accept);
             reports.start();
+            AgentHealth health = agent.health();
             var monitoring = new MonitoringServer(
-                    settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems, agent::isReady);
+                    settings.metricsPort(),
+                    metrics,
+                    health::livenessProblems,
+                    health::readinessProblems,
+                    health::isReady);
             Runtime.getRuntime().addShutdownHook(new Thread(agent::close, "shutdown"));
             NodeAgent.End end = agent.run(node);
             monitoring.close();

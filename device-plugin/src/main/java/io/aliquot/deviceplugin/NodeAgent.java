@@ -19,11 +19,11 @@ import io.aliquot.deviceplugin.kubelet.PodResourcesClient;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
-import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
+import io.aliquot.deviceplugin.periodic.PeriodicTask;
+import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.usage.ApplicationXids;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.RecentUsage;
-import io.aliquot.deviceplugin.usage.UsageSampler;
 import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
@@ -53,6 +53,7 @@ final class NodeAgent implements AutoCloseable {
     /** With the usual interval ten seconds; the driver takes note of an error before it reports it. */
     private static final int INTERVALS_TO_SETTLE = 2;
 
+    private static final Duration SAMPLE_PERIOD = Duration.ofSeconds(1);
     private static final Duration SHUTDOWN_TIMEOUT = Duration.ofSeconds(5);
 
     /** Why the loop has ended. */
@@ -81,7 +82,6 @@ final class NodeAgent implements AutoCloseable {
     private final ApplicationXids applicationXids;
     private final HealthHistory healthHistory = new HealthHistory();
     private final AgentHealth health;
-    private final UnhookedFunctionCheck unhookedFunctions;
     private final RecentFindings findings;
     private final RegionGuard regionGuard;
     private final PodCgroups podCgroups;
@@ -128,7 +128,7 @@ final class NodeAgent implements AutoCloseable {
         findings = new RecentFindings(nanoTime);
         var contexts = new ContextMeasurement();
         arbiter = new ArbiterProcess(
-                settings.shimSource().resolve(ArbiterProcess.PROGRAM),
+                Shim.IN_IMAGE.resolve(ArbiterProcess.PROGRAM),
                 ContainerFiles.regionsFolder(settings.stateDir()),
                 ContainerFiles.agentFolder(settings.stateDir()),
                 settings.lowFloor(),
@@ -147,7 +147,7 @@ final class NodeAgent implements AutoCloseable {
                 nanoTime);
         nvml = new NvmlSession(
                 nvmlOpener,
-                List.of(open -> new UsageSampler(usage, open::usage)),
+                List.of(open -> new PeriodicTask("usage", SAMPLE_PERIOD, () -> usage.sample(open::usage)).start()),
                 metrics,
                 interval,
                 this::wake,
@@ -179,7 +179,6 @@ final class NodeAgent implements AutoCloseable {
                 nanoTime);
         health = new AgentHealth(registrar, nanoTime);
         registrar.onKubeletChange(this::wake);
-        unhookedFunctions = new UnhookedFunctionCheck(files.regions(), metrics);
         regionGuard = new RegionGuard(files, podResources::list, findings, metrics, nanoTime);
         podCgroups = new PodCgroups(host.cgroups);
         holderCheck = new HolderCheck(
@@ -221,19 +220,9 @@ final class NodeAgent implements AutoCloseable {
         return recent.history(gpu, healthHistory.of(gpu));
     }
 
-    /** See {@link AgentHealth#livenessProblems}. Thread-safe. */
-    List<String> livenessProblems() {
-        return health.livenessProblems();
-    }
-
-    /** See {@link AgentHealth#isReady}. Thread-safe. */
-    boolean isReady() {
-        return health.isReady();
-    }
-
-    /** See {@link AgentHealth#readinessProblems}. Thread-safe. */
-    List<String> readinessProblems() {
-        return health.readinessProblems();
+    /** What the probes report. Thread-safe. */
+    AgentHealth health() {
+        return health;
     }
 
     /**
@@ -249,7 +238,6 @@ final class NodeAgent implements AutoCloseable {
         try {
             while (!closed) {
                 List<String> unmet = reconciler.reconcile(node);
-                unhookedFunctions.run();
                 holderCheck.run();
                 health.passEnded(unmet, reconciler.isInConflict());
                 passes.incrementAndGet();

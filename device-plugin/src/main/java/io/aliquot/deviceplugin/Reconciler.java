@@ -255,7 +255,8 @@ final class Reconciler {
             unmet.add("the API server has not listed this node's ResourceSlices yet");
             return;
         }
-        List<PhysicalGpu> detected = reading instanceof NvmlReading.Gpus gpus ? gpus.list() : List.of();
+        List<PhysicalGpu> detected =
+                reading instanceof NvmlReading.Gpus gpus ? gpus.listing().gpus() : List.of();
         Map<String, GpuHealth> health =
                 healthTracker.assess(reading, nvml.readAt(), nvml.takeXids(), previous, node.annotations());
         String driver = driverVersion(reading, previous);
@@ -291,7 +292,7 @@ final class Reconciler {
         featureLabels.publish(
                 client,
                 node,
-                reading instanceof NvmlReading.Gpus gpus ? gpus.features() : NodeFeatures.UNKNOWN,
+                reading instanceof NvmlReading.Gpus gpus ? gpus.listing().features() : NodeFeatures.UNKNOWN,
                 withoutRelease(present).conflict().isEmpty());
     }
 
@@ -333,13 +334,14 @@ final class Reconciler {
      * now, which no pod holds. Their amounts stay until no pod holds a vGPU of the node.
      */
     private List<Gpu> withoutReconfigured(List<Gpu> previous, NvmlReading reading, DeviceHolders holders) {
-        if (!(reading instanceof NvmlReading.Gpus gpus) || !gpus.complete()) {
+        if (!(reading instanceof NvmlReading.Gpus gpus) || !gpus.listing().complete()) {
             return previous;
         }
         List<Gpu> staying = previous.stream()
                 .filter(gpu -> isListed(gpus, gpu)
                         || hasXid(gpu.health())
-                        || (gpu.instance().isEmpty() && !gpus.migCards().contains(gpu.uuid()))
+                        || (gpu.instance().isEmpty()
+                                && !gpus.listing().migCards().contains(gpu.uuid()))
                         || limits.get().isHeld(gpu.uuid()).orElseGet(() -> holdsVgpus(holders)))
                 .toList();
         excess |= staying.size() < previous.size();
@@ -347,7 +349,7 @@ final class Reconciler {
     }
 
     private static boolean isListed(NvmlReading.Gpus gpus, Gpu gpu) {
-        return gpus.list().stream().anyMatch(listed -> listed.uuid().equals(gpu.uuid()));
+        return gpus.listing().gpus().stream().anyMatch(listed -> listed.uuid().equals(gpu.uuid()));
     }
 
     private static boolean hasXid(GpuHealth health) {
@@ -363,7 +365,7 @@ final class Reconciler {
      */
     private List<Gpu> staying(
             List<Gpu> previous, Map<String, GpuHealth> health, NvmlReading reading, DeviceHolders holders) {
-        if (!(reading instanceof NvmlReading.Gpus gpus) || !gpus.complete()) {
+        if (!(reading instanceof NvmlReading.Gpus gpus) || !gpus.listing().complete()) {
             unlisted.interrupt();
             return previous;
         }

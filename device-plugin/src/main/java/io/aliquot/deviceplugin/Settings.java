@@ -31,9 +31,6 @@ import java.util.regex.Pattern;
  *     ready; default none
  * @param stateDir {@code ALIQUOT_STATE_DIR}: the folder of shims and regions, at the same path on the host and in this
  *     container; default {@code /var/lib/aliquot}
- * @param shimSource {@code ALIQUOT_SHIM_SOURCE}: the folder with {@code libaliquot.so} and {@code VERSION}; default
- *     {@code /opt/aliquot/shim}
- * @param nvml {@code ALIQUOT_NVML}: name or path of the NVML library; default {@code libnvidia-ml.so.1}
  * @param ignoreXids {@code ALIQUOT_IGNORE_XIDS}: XIDs after which a GPU stays healthy, comma-separated; default none
  * @param fatalXids {@code ALIQUOT_FATAL_XIDS}: XIDs after which a GPU must be reset, comma-separated; default none
  * @param lowFloor {@code ALIQUOT_LOW_FLOOR}: the percent of a GPU that a container of low priority keeps while one of high
@@ -51,8 +48,6 @@ record Settings(
         boolean labelGpuOperator,
         Optional<String> readyResource,
         Path stateDir,
-        Path shimSource,
-        String nvml,
         Set<Integer> ignoreXids,
         Set<Integer> fatalXids,
         int lowFloor,
@@ -80,8 +75,6 @@ record Settings(
         var labelGpuOperator = reader.read("ALIQUOT_LABEL_GPU_OPERATOR", "false", Settings::trueOrFalse);
         var readyResource = reader.read("ALIQUOT_READY_RESOURCE", "", Settings::readyResource);
         var stateDir = reader.read("ALIQUOT_STATE_DIR", "/var/lib/aliquot", Settings::folder);
-        var shimSource = reader.read("ALIQUOT_SHIM_SOURCE", "/opt/aliquot/shim", Settings::folder);
-        var nvml = reader.read("ALIQUOT_NVML", "libnvidia-ml.so.1", Settings::library);
         var ignoreXids = reader.read("ALIQUOT_IGNORE_XIDS", "", Settings::xids);
         var fatalXids = reader.read("ALIQUOT_FATAL_XIDS", "", text -> fatalXids(text, ignoreXids.orElse(Set.of())));
         var lowFloor = reader.read("ALIQUOT_LOW_FLOOR", "5", Settings::percent);
@@ -97,8 +90,6 @@ record Settings(
                 labelGpuOperator.orElseThrow(),
                 readyResource.orElseThrow(),
                 stateDir.orElseThrow(),
-                shimSource.orElseThrow(),
-                nvml.orElseThrow(),
                 ignoreXids.orElseThrow(),
                 fatalXids.orElseThrow(),
                 lowFloor.orElseThrow(),
@@ -144,13 +135,6 @@ record Settings(
             throw new FormatException("expected " + READY_RESOURCE + " or nothing, found \"" + text + "\"");
         }
         return Optional.of(text).filter(name -> !name.isEmpty());
-    }
-
-    private static String library(String text) {
-        if (!text.matches("[!-~]{1,4096}")) {
-            throw new FormatException("expected the name or path of the NVML library, found \"" + text + "\"");
-        }
-        return text;
     }
 
     private static Set<Integer> xids(String text) {

@@ -22,7 +22,7 @@ final class AgentHealthTest {
 
     AgentHealthTest(@TempDir Path sockets, @TempDir Path stateDir) throws IOException {
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
-        registrar = new KubeletRegistrar(
+        registrar = KubeletRegistrar.ofVgpus(
                 sockets, SlotFiles.open(stateDir), shim, new AgentMetrics(), InstantSource.system(), () -> now);
         health = new AgentHealth(registrar, () -> now);
     }

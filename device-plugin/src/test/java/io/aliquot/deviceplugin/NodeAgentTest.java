@@ -104,7 +104,7 @@ final class NodeAgentTest {
         assertThat(inventory.gpus()).extracting(Gpu::memoryMiB).containsExactly(81920, 81920);
         assertThat(inventory.gpus()).allMatch(Gpu::healthy);
         assertThat(inventory.certificate()).isEqualTo(CERTIFICATE);
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
     }
 
     @Test
@@ -209,7 +209,7 @@ final class NodeAgentTest {
         await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
         assertThat(node.capacity("nvidia.com/gpumem-percentage")).isEqualTo(200);
         restart();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
     }
 
@@ -304,7 +304,7 @@ final class NodeAgentTest {
     void theXidOfAnApplicationLeavesItsGpuHealthy() throws Exception {
         driver.install(A100);
         start();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         int writes = node.writes();
 
         driver.fail(node.inventory().gpus().getFirst().uuid(), 31);
@@ -339,7 +339,7 @@ final class NodeAgentTest {
                         + " A100-SXM4-80GB\",node=\"node1\",reason=\"" + reason(uuid) + "\"} 0.0"));
 
         restart();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         awaitPasses(4);
         assertThat(node.gpu(uuid).health().unhealthy().orElseThrow().since()).isEqualTo(unhealthy.since());
 
@@ -404,7 +404,7 @@ final class NodeAgentTest {
         driver.run("driver", "--load");
 
         await(() -> node.gpu(uuid).healthy());
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
     }
 
     @Test
@@ -530,9 +530,8 @@ final class NodeAgentTest {
 
         await(() -> node.hasInventory() && reason(lost).contains("GPU is lost"));
         assertThat(node.gpu(lost).memoryMiB()).isZero();
-        assertThat(node.condition())
-                .contains("1 of 2 GPUs are healthy; " + lost + " (")
-                .contains("GPU is lost");
+        await(() -> node.condition().contains("1 of 2 GPUs are healthy; " + lost + " ("));
+        assertThat(node.condition()).contains("GPU is lost");
         assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(81_920);
         assertThat(node.capacity("nvidia.com/gpumem-percentage")).isEqualTo(100);
         assertThat(node.capacity("nvidia.com/gpucores")).isEqualTo(100);
@@ -553,7 +552,7 @@ final class NodeAgentTest {
     void aNodeThatIsMarkedForADriverUpgradeTakesNoPodsAndHasNoUnhealthyGpu() throws Exception {
         driver.install(A100);
         start();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
 
         node.labelAsAdmin("nvidia.com/gpu-driver-upgrade-state", "pod-restart-required");
         await(() -> node.inventory().conflict().startsWith("the driver is being upgraded: "));
@@ -566,7 +565,7 @@ final class NodeAgentTest {
         driver.run("driver", "--load");
         node.labelAsAdmin("nvidia.com/gpu-driver-upgrade-state", "upgrade-done");
         await(() -> node.inventory().conflict().isEmpty());
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         assertThat(node.inventory().gpus()).allMatch(Gpu::healthy);
     }
 
@@ -576,7 +575,7 @@ final class NodeAgentTest {
         var end = new CompletableFuture<NodeAgent.End>();
         NodeAgent first = agent;
         new Thread(() -> end.complete(first.run(node)), "agent").start();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         node.annotateAsAdmin("aliquot.io/release-driver", "true");
         await(() -> unready("the driver is being upgraded"));
 
@@ -586,7 +585,7 @@ final class NodeAgentTest {
         assertThat(end.get(20, TimeUnit.SECONDS)).isEqualTo(NodeAgent.End.RESTART);
         agent = newAgent(driver::open);
         start();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         assertThat(node.inventory().driverVersion()).isEqualTo("600.1-fake");
         assertThat(node.inventory().bootId()).isEqualTo(BOOT_ID);
     }
@@ -595,7 +594,7 @@ final class NodeAgentTest {
     void aDriverThatHangsStopsNeitherTheNodeNorTheEndOfTheAgent() throws Exception {
         driver.install(A100);
         start();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
 
         driver.run("driver", "--hang", "on");
         try {
@@ -604,7 +603,7 @@ final class NodeAgentTest {
             agent.wake();
 
             await(() -> node.inventory().slots() == 25);
-            assertThat(agent.livenessProblems()).isEmpty();
+            assertThat(agent.health().livenessProblems()).isEmpty();
         } finally {
             agent.close();
             driver.run("driver", "--hang", "off");
@@ -625,10 +624,10 @@ final class NodeAgentTest {
         start();
 
         await(() -> unready("install NVIDIA's driver"));
-        assertThat(agent.isReady()).isFalse();
+        assertThat(agent.health().isReady()).isFalse();
 
         kubelet.nextRegistration();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
     }
 
     @Test
@@ -656,7 +655,7 @@ final class NodeAgentTest {
 
         await(() -> unready("not now"));
         await(() -> node.writes() == 2);
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
     }
 
     @Test
@@ -700,7 +699,7 @@ final class NodeAgentTest {
         driver.install(A100);
         podResources.run("team", "ours", "aliquot.io/vgpu", "slot-001");
         start();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
 
         node.removeLabelAsAdmin("gpu");
         await(() -> unready("the node has no label gpu=on"));
@@ -728,7 +727,7 @@ final class NodeAgentTest {
         node.labelAsAdmin("gpu", "on");
 
         kubelet.nextRegistration();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         assertThat(node.inventory().gpus()).hasSize(1);
         assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(81920);
         assertThat(node.labels()).containsEntry("aliquot.io/node-agent", "on");
@@ -738,20 +737,21 @@ final class NodeAgentTest {
     void aNodeTakesNoPodsWhileAnotherDevicePluginAdvertisesItsGpus() throws Exception {
         driver.install(A100);
         start();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
 
         node.advertise("nvidia.com/gpu", 4);
         agent.wake();
         await(() -> node.inventory().conflict().contains("advertises nvidia.com/gpu"));
         await(() -> unready("advertises nvidia.com/gpu"));
-        assertThat(agent.isReady()).isTrue(); // or a rollout of the DaemonSet, and helm --wait, would wait for it
+        assertThat(agent.health().isReady())
+                .isTrue(); // or a rollout of the DaemonSet, and helm --wait, would wait for it
         await(() -> node.resources().equals(Map.of("nvidia.com/gpu", 4L)));
         assertThat(metrics.print()).contains("aliquot_agent_node_conflict 1.0");
 
         node.advertise("nvidia.com/gpu", 0);
         agent.wake();
         await(() -> node.inventory().conflict().isEmpty());
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
     }
 
     /** A node that HAMi serves, with its label: a kubelet would reject HAMi's pods for amounts of the agent. */
@@ -789,7 +789,7 @@ final class NodeAgentTest {
         driver.install(A100);
         podResources.run("team", "ours", "aliquot.io/vgpu", "slot-001");
         start();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
 
         registerHami();
         await(() -> unready("HAMi serves this node's GPUs"));
@@ -806,7 +806,7 @@ final class NodeAgentTest {
 
         node.annotateAsAdmin("hami.io/node-handshake", "Deleted_2026.11.28 04:00:00");
         kubelet.nextRegistration();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(81_920);
         assertThat(node.condition()).startsWith("true");
         assertThat(node.inventory().withheld()).isFalse();
@@ -817,7 +817,7 @@ final class NodeAgentTest {
     void amountsOfAnEarlierAgentOnANodeOfAnotherOwnerAreRemoved() throws Exception {
         driver.install(A100);
         start();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         agent.close();
         registerHami();
         node.zeroExtendedResources();
@@ -836,7 +836,7 @@ final class NodeAgentTest {
         driver.install(A100, A100);
         node.publish(List.of());
         start();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         String uuid = node.inventory().gpus().get(1).uuid();
 
         podResources.claim("team", "dra", "gpu.nvidia.com", "node1", "gpu-1");
@@ -848,7 +848,7 @@ final class NodeAgentTest {
 
         node.publish(List.of());
         podResources.end("team", "dra");
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
         assertThat(node.gpu(uuid).heldBy()).isEmpty();
     }
@@ -872,7 +872,7 @@ final class NodeAgentTest {
         kubelet.nextList(list -> list.size() == 2);
         node.advertise("microsoft.com/directx", 2);
         awaitPasses(2);
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         assertThat(sockets("aliquot.ready-*.sock")).hasSize(1);
 
         node.advertise("nvidia.com/gpu", 4);
@@ -929,7 +929,7 @@ final class NodeAgentTest {
 
         podResources.restart();
         await(node::hasInventory);
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
     }
 
     /** The scheduler reads the corrected setting before the agent can write another inventory. */
@@ -960,7 +960,7 @@ final class NodeAgentTest {
         kubelet.nextList(list -> !list.isEmpty());
         await(node::hasInventory);
         agent.wake();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
 
         for (int restart = 0; restart < 3; restart++) {
             assertThat(node.inventory().conflict()).isEmpty();
@@ -973,7 +973,7 @@ final class NodeAgentTest {
             kubelet.nextList(list -> !list.isEmpty());
             await(() -> node.inventory().conflict().isEmpty());
         }
-        assertThat(agent.readinessProblems()).isEmpty();
+        assertThat(agent.health().readinessProblems()).isEmpty();
     }
 
     private String reason(String uuid) {
@@ -985,7 +985,7 @@ final class NodeAgentTest {
     }
 
     private boolean unready(String problem) {
-        return agent.readinessProblems().stream().anyMatch(reason -> reason.contains(problem));
+        return agent.health().readinessProblems().stream().anyMatch(reason -> reason.contains(problem));
     }
 
     private NodeAgent newAgent(NvmlSession.Opener opener) throws IOException {
@@ -1001,7 +1001,8 @@ final class NodeAgentTest {
         Settings settings = Settings.parse(environment);
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
         SlotFiles files = SlotFiles.open(host);
-        var registrar = new KubeletRegistrar(sockets, files, shim, metrics, InstantSource.system(), System::nanoTime);
+        var registrar =
+                KubeletRegistrar.ofVgpus(sockets, files, shim, metrics, InstantSource.system(), System::nanoTime);
         return new NodeAgent(
                 settings,
                 opener,
@@ -1020,7 +1021,7 @@ final class NodeAgentTest {
     /** Starts the agent and waits until it has read the GPUs, since when it listens for XID errors; returns the UUID of the first GPU. */
     private String startListening() throws Exception {
         start();
-        await(() -> agent.readinessProblems().isEmpty());
+        await(() -> agent.health().readinessProblems().isEmpty());
         return node.inventory().gpus().getFirst().uuid();
     }
 

@@ -19,8 +19,6 @@ final class SettingsTest {
         assertThat(settings.visibleDevices().template()).isEqualTo("{uuid}");
         assertThat(settings.devicePlugins()).isEqualTo(Path.of("/var/lib/kubelet/device-plugins"));
         assertThat(settings.stateDir()).isEqualTo(Path.of("/var/lib/aliquot"));
-        assertThat(settings.shimSource()).isEqualTo(Path.of("/opt/aliquot/shim"));
-        assertThat(settings.nvml()).isEqualTo("libnvidia-ml.so.1");
         assertThat(settings.metricsPort()).isEqualTo(9091);
         assertThat(settings.ignoreXids()).isEmpty();
         assertThat(settings.fatalXids()).isEmpty();
@@ -35,8 +33,6 @@ final class SettingsTest {
                 "ALIQUOT_VISIBLE_DEVICES", "runtime.nvidia.com/gpu={uuid}",
                 "ALIQUOT_KUBELET_ROOT", "/k/",
                 "ALIQUOT_STATE_DIR", "/s",
-                "ALIQUOT_SHIM_SOURCE", "/o",
-                "ALIQUOT_NVML", "/fake/libnvidia-ml.so.1",
                 "ALIQUOT_METRICS_PORT", "0",
                 "ALIQUOT_IGNORE_XIDS", "48, 95",
                 "ALIQUOT_FATAL_XIDS", "13"));
@@ -45,7 +41,6 @@ final class SettingsTest {
         assertThat(settings.visibleDevices().template()).isEqualTo("runtime.nvidia.com/gpu={uuid}");
         assertThat(settings.devicePlugins()).isEqualTo(Path.of("/k/device-plugins"));
         assertThat(settings.podResources()).isEqualTo(Path.of("/k/pod-resources"));
-        assertThat(settings.nvml()).isEqualTo("/fake/libnvidia-ml.so.1");
         assertThat(settings.metricsPort()).isZero();
         assertThat(settings.ignoreXids()).containsExactlyInAnyOrder(48, 95);
         assertThat(settings.fatalXids()).containsExactly(13);

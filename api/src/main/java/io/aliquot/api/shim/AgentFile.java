@@ -49,12 +49,8 @@ public final class AgentFile {
     // Offsets in a device.
     private static final int UUID_AT = 0;
     private static final int UUID_SIZE = 16;
-    private static final int GRANT_AT = 16;
+    private static final String UUID_PREFIX = "GPU-";
     private static final int UNATTRIBUTED_AT = 24;
-    private static final int UPDATED_AT = 32;
-    private static final int ACTIVE_AT = 48;
-    private static final int BORROWED_AT = 56;
-    private static final int YIELD_AT = 64;
 
     private final SortedMap<Integer, Device> devices;
     private final Held held;
@@ -85,7 +81,7 @@ public final class AgentFile {
     /**
      * Reads a file's content.
      *
-     * @throws FormatException if the content is not an agent's file of this version, or a value is out of its range
+     * @throws FormatException if the content is not an agent's file of this version
      */
     public static AgentFile parse(byte[] content) {
         ByteBuffer file = ByteBuffer.wrap(content).order(ByteOrder.LITTLE_ENDIAN);
@@ -102,7 +98,11 @@ public final class AgentFile {
             long first = bytes.getLong(UUID_AT); // big-endian: a UUID's bytes are in the order of its text
             long second = bytes.getLong(UUID_AT + Long.BYTES);
             if (first != 0 && second != 0) {
-                devices.put(entry, device(new UUID(first, second), bytes.order(ByteOrder.LITTLE_ENDIAN)));
+                devices.put(
+                        entry,
+                        new Device(
+                                UUID_PREFIX + new UUID(first, second),
+                                bytes.order(ByteOrder.LITTLE_ENDIAN).getLong(UNATTRIBUTED_AT)));
             }
         }
         Held held = switch (file.getInt(HELD_AT)) {
@@ -155,20 +155,9 @@ public final class AgentFile {
     public static void writeUnattributed(PartWriter file, int entry, long unattributedBytes, long updatedMillis)
             throws IOException {
         ByteBuffer bytes = ByteBuffer.allocate(2 * Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
-        bytes.putLong(Device.unattributed(unattributedBytes));
+        bytes.putLong(unattributedBytes);
         bytes.putLong(updatedMillis);
         writeFully(file, bytes.flip(), deviceAt(entry) + UNATTRIBUTED_AT);
-    }
-
-    private static Device device(UUID uuid, ByteBuffer bytes) {
-        return new Device(
-                Device.UUID_PREFIX + uuid,
-                bytes.getLong(UNATTRIBUTED_AT),
-                bytes.getLong(UPDATED_AT),
-                Said.of(bytes.getLong(GRANT_AT)),
-                Said.of(bytes.getLong(BORROWED_AT)),
-                Said.of(bytes.getLong(ACTIVE_AT)),
-                Said.of(bytes.getLong(YIELD_AT)));
     }
 
     private static void writeFully(PartWriter file, ByteBuffer bytes, int at) throws IOException {
@@ -188,69 +177,10 @@ public final class AgentFile {
     }
 
     /**
-     * What is said about one GPU of the container: the first values by the agent, the others by the arbiter.
+     * What the agent has said about one GPU of the container. The arbiter says more in the entry.
      *
      * @param uuid as NVML prints it; neither half of it is zero
-     * @param unattributedBytes memory that the host sees the container use in addition to its charges, less than 2^52;
-     *     it counts as used for 60 s after {@code updatedMillis}
-     * @param updatedMillis the time at which the agent wrote that, in ms of {@code CLOCK_MONOTONIC}
-     * @param grant the container's own part of the GPU's time in millionths, valid for 3 s
-     * @param borrowed what it may use beyond that, in millionths, valid for 200 ms
-     * @param active the number of containers that use the GPU, including this one
-     * @param yield for a container of low priority: its floor in percent, plus 128 while it is to launch nothing beyond
-     *     that; valid for 50 ms
+     * @param unattributedBytes memory that the host sees the container use in addition to its charges
      */
-    public record Device(
-            String uuid,
-            long unattributedBytes,
-            long updatedMillis,
-            Said grant,
-            Said borrowed,
-            Said active,
-            Said yield) {
-        private static final String UUID_PREFIX = "GPU-";
-        private static final int UNATTRIBUTED_BITS = 52;
-
-        public Device {
-            GpuUuids.check(uuid);
-            UUID value = UUID.fromString(GpuUuids.digits(uuid));
-            if (value.getMostSignificantBits() == 0 || value.getLeastSignificantBits() == 0) {
-                throw FormatException.expected("a GPU's UUID without a half of zeros", uuid);
-            }
-            unattributed(unattributedBytes);
-            if (updatedMillis < 0) {
-                throw FormatException.expected("a time of 0 ms or later", Long.toString(updatedMillis));
-            }
-        }
-
-        private static long unattributed(long bytes) {
-            if (bytes < 0 || bytes >>> UNATTRIBUTED_BITS != 0) {
-                throw FormatException.expected("unattributed bytes below 2^52", Long.toString(bytes));
-            }
-            return bytes;
-        }
-    }
-
-    /**
-     * A value of the arbiter and when it was said: one word of the file, so that a reader gets both of the same instant.
-     *
-     * @param millis in ms of {@code CLOCK_MONOTONIC}, 0 to 2^44 - 1; 0 with the value 0: nothing was said yet
-     * @param value 0 to 1048575
-     */
-    public record Said(long millis, int value) {
-        private static final int VALUE_BITS = 20;
-
-        public Said {
-            if (millis < 0 || millis >>> (Long.SIZE - VALUE_BITS) != 0) {
-                throw FormatException.expected("a time below 2^44 ms", Long.toString(millis));
-            }
-            if (value < 0 || value >>> VALUE_BITS != 0) {
-                throw FormatException.expected("a value below 2^20", Integer.toString(value));
-            }
-        }
-
-        static Said of(long word) {
-            return new Said(word >>> VALUE_BITS, (int) (word & ((1 << VALUE_BITS) - 1)));
-        }
-    }
+    public record Device(String uuid, long unattributedBytes) {}
 }

@@ -50,20 +50,15 @@ public final class Region {
     private static final int HIGH_WATER_AT = 64;
     private static final int UNHOOKED_FUNCTIONS_AT = 128; // unhooked_functions
     private static final int PROCESS_REFUSED_AT = 136; // process_refused_ms
+    private static final int NOTICES_END = PROCESS_REFUSED_AT + Long.BYTES;
 
     // Offsets in a device.
-    private static final int TAT_AT = 64;
-    private static final int DEVICE_GPU_TIME_AT = 72;
     private static final int THROTTLED_AT = 80;
-    private static final int WANTED_AT = 88;
     private static final int DENIED_AT = 128;
 
-    // Offsets in a process and in a charge.
+    // In a process and in a charge.
     private static final int PID_AT = 0;
-    private static final int STARTED_AT = 8;
-    private static final int CHARGE_GPU_TIME_AT = 8;
-    private static final int PEAK_AT = 16;
-    private static final int CONTEXT_AT = 24;
+    private static final int BYTES_AT = 0;
 
     private static final int BYTES_BITS = 52;
     private static final long BYTES_MASK = (1L << BYTES_BITS) - 1;
@@ -96,15 +91,6 @@ public final class Region {
     }
 
     /**
-     * Reads a file's content. An empty file equals a {@link #fresh} one.
-     *
-     * @throws FormatException if the content is not a region of this version
-     */
-    public static Region parse(byte[] content) {
-        return of(ByteBuffer.wrap(content.length == 0 ? fresh() : content.clone()));
-    }
-
-    /**
      * Reads what a file says of the GPUs and processes in use, without the rest of its {@value #SIZE} bytes.
      *
      * @param file its part from a position on, as {@code FileChannel.read(ByteBuffer, long)} does
@@ -113,10 +99,16 @@ public final class Region {
      */
     public static Region read(PartReader file, ByteBuffer buffer) throws IOException {
         read(file, buffer, 0, PROCESSES_AT);
-        Region region = of(buffer);
+        ByteBuffer content = buffer.duplicate().order(ByteOrder.LITTLE_ENDIAN);
+        expectOurVersion(content);
+        var region = new Region(content);
         int processes = region.processHighWater();
+        if (processes < 0 || processes > PROCESSES) {
+            throw FormatException.expected(
+                    "a region's high-water mark from 0 to " + PROCESSES, Integer.toString(processes));
+        }
         read(file, buffer, PROCESSES_AT, processes * PROCESS_SIZE);
-        for (Device device : region.devices(false)) {
+        for (Device device : region.devices()) {
             read(file, buffer, CHARGES_AT + device.index() * PROCESSES * CHARGE_SIZE, processes * CHARGE_SIZE);
         }
         return region;
@@ -131,27 +123,8 @@ public final class Region {
         }
     }
 
-    private static Region of(ByteBuffer content) {
-        ByteBuffer file = content.duplicate().order(ByteOrder.LITTLE_ENDIAN);
-        expect("size", SIZE, file.capacity());
-        expectOurVersion(file);
-        expect("header's size", HEADER_SIZE, file.getInt(HEADER_SIZE_AT));
-        expect("total size", SIZE, file.getLong(TOTAL_SIZE_AT));
-        expect("number of devices", DEVICES, file.getInt(DEVICE_COUNT_AT));
-        expect("number of processes", PROCESSES, file.getInt(PROCESS_COUNT_AT));
-        expect("device's size", DEVICE_SIZE, file.getInt(DEVICE_SIZE_AT));
-        expect("process's size", PROCESS_SIZE, file.getInt(PROCESS_SIZE_AT));
-        expect("charge's size", CHARGE_SIZE, file.getInt(CHARGE_SIZE_AT));
-        expectAtMost("high-water mark", PROCESSES, file.getInt(HIGH_WATER_AT));
-        return new Region(file);
-    }
-
     /** The GPUs that the container has used, in the order of their first use. */
     public List<Device> devices() {
-        return devices(true);
-    }
-
-    private List<Device> devices(boolean withCharges) {
         var devices = new ArrayList<Device>();
         for (int index = 0; index < DEVICES; index++) {
             // A UUID's bytes are in the order of its text, so it is big-endian.
@@ -162,12 +135,7 @@ public final class Region {
                 devices.add(new Device(
                         index,
                         "GPU-" + new UUID(first, second),
-                        withCharges ? usedBytes(index) : 0,
-                        new Compute(
-                                file.getLong(at + TAT_AT),
-                                file.getLong(at + DEVICE_GPU_TIME_AT),
-                                file.getLong(at + THROTTLED_AT),
-                                file.getLong(at + WANTED_AT)),
+                        file.getLong(at + THROTTLED_AT),
                         file.getLong(at + DENIED_AT)));
             }
         }
@@ -175,31 +143,25 @@ public final class Region {
     }
 
     /**
-     * The charge of one process on one device.
+     * The device memory charged to one process on one device, at most 4 PiB.
      *
      * @param device 0 to {@value #DEVICES} - 1
      * @param process a process slot, 0 to {@value #PROCESSES} - 1
      */
-    public Charge charge(int device, int process) {
+    public long chargedBytes(int device, int process) {
         Objects.checkIndex(device, DEVICES);
         int at = CHARGES_AT + (device * PROCESSES + Objects.checkIndex(process, PROCESSES)) * CHARGE_SIZE;
-        long word = file.getLong(at);
-        return new Charge(
-                word & BYTES_MASK,
-                (int) (word >>> BYTES_BITS),
-                file.getLong(at + CHARGE_GPU_TIME_AT),
-                file.getLong(at + PEAK_AT),
-                file.getLong(at + CONTEXT_AT));
+        return file.getLong(at + BYTES_AT) & BYTES_MASK;
     }
 
     /**
-     * The process that owns a process slot or owned it last. Only the slot's file lock tells whether it is alive.
+     * The ID in its PID namespace of the process that owns a process slot or owned it last; 0: unknown. Only the slot's file
+     * lock tells whether it is alive.
      *
      * @param process a process slot, 0 to {@value #PROCESSES} - 1
      */
-    public Owner owner(int process) {
-        int at = PROCESSES_AT + Objects.checkIndex(process, PROCESSES) * PROCESS_SIZE;
-        return new Owner(Integer.toUnsignedLong(file.getInt(at + PID_AT)), file.getLong(at + STARTED_AT));
+    public int pid(int process) {
+        return file.getInt(PROCESSES_AT + Objects.checkIndex(process, PROCESSES) * PROCESS_SIZE + PID_AT);
     }
 
     /** The number of process slots that were ever owned, 0 to {@link #PROCESSES}; those beyond are unused. */
@@ -208,38 +170,29 @@ public final class Region {
     }
 
     /**
-     * How often the driver returned a function that the shim must hook but does not know ({@code unhooked_functions} in
-     * region.h). Calls of such a function bypass the limits.
+     * What a container's processes say to the node agent in the header. The container may have written anything.
+     *
+     * @param unhookedFunctions how often the driver returned a function that the shim must hook but does not know ({@code
+     *     unhooked_functions} in region.h). Calls of such a function bypass the limits
+     * @param processRefusedMillis when a process was last refused because {@value #PROCESSES} others held device memory, in
+     *     ms of {@code CLOCK_MONOTONIC} ({@code process_refused_ms}); 0: never
+     */
+    public record Notices(long unhookedFunctions, long processRefusedMillis) {}
+
+    /**
+     * Reads the notices alone.
      *
      * @throws FormatException if the content is not a region of this version
      */
-    public static long unhookedFunctions(PartReader file) throws IOException {
-        ByteBuffer header =
-                ByteBuffer.allocateDirect(UNHOOKED_FUNCTIONS_AT + Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
+    public static Notices notices(PartReader file) throws IOException {
+        ByteBuffer header = ByteBuffer.allocateDirect(NOTICES_END).order(ByteOrder.LITTLE_ENDIAN);
         read(file, header, 0, header.capacity());
         expectOurVersion(header);
-        return header.getLong(UNHOOKED_FUNCTIONS_AT);
-    }
-
-    /**
-     * When a process was last refused because {@value #PROCESSES} others held device memory, in ms of {@code CLOCK_MONOTONIC}
-     * ({@code process_refused_ms} in region.h); 0: never. The container may have written anything.
-     */
-    public static long processRefusedMillis(PartReader file) throws IOException {
-        ByteBuffer word = ByteBuffer.allocateDirect(Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
-        return file.read(word, PROCESS_REFUSED_AT) == Long.BYTES ? word.getLong(0) : 0;
+        return new Notices(header.getLong(UNHOOKED_FUNCTIONS_AT), header.getLong(PROCESS_REFUSED_AT));
     }
 
     private static int deviceAt(int index) {
         return HEADER_SIZE + index * DEVICE_SIZE;
-    }
-
-    private long usedBytes(int device) {
-        long sum = 0;
-        for (int process = 0; process < processHighWater(); process++) {
-            sum += charge(device, process).bytes(); // no overflow: at most 512 times 2^52
-        }
-        return sum;
     }
 
     private static void expectOurVersion(ByteBuffer header) {
@@ -253,50 +206,13 @@ public final class Region {
         }
     }
 
-    private static void expectAtMost(String field, int most, int found) {
-        if (found < 0 || found > most) {
-            throw FormatException.expected("a region's " + field + " from 0 to " + most, Integer.toString(found));
-        }
-    }
-
     /**
      * A GPU of the container.
      *
      * @param index its index in the file, 0 to {@value #DEVICES} - 1
      * @param uuid as NVML prints it
-     * @param usedBytes the charges of all process slots, including those of dead processes until another process clears
-     *     them
-     * @param compute GPU time, as the container's processes wrote it
+     * @param throttledNanos for which launches were delayed, summed over threads, as the processes say; never decreases
      * @param denied how often the limit refused memory; never decreases
      */
-    public record Device(int index, String uuid, long usedBytes, Compute compute, long denied) {}
-
-    /**
-     * A container's use of a GPU's time. All values are nanoseconds; points in time are of {@code CLOCK_MONOTONIC}.
-     *
-     * @param tat the time at which the GPU time granted so far is used up (GCRA's theoretical arrival time)
-     * @param gpuTime GPU time charged to all processes, including dead ones; never decreases
-     * @param throttled the time for which launches were delayed, summed over threads; never decreases
-     * @param wanted the time at which a launch was last requested or delayed; 0: never
-     */
-    public record Compute(long tat, long gpuTime, long throttled, long wanted) {}
-
-    /**
-     * The owner of a process slot.
-     *
-     * @param pid in the owner's PID namespace; 0: unknown
-     * @param startedMicros the time at which it took the slot, in microseconds since 1970; unsigned
-     */
-    public record Owner(long pid, long startedMicros) {}
-
-    /**
-     * The memory and GPU time charged to one process on one device.
-     *
-     * @param bytes device memory, at most 4 PiB
-     * @param undecided the number of threads that have added their bytes and not yet checked the limit
-     * @param gpuTime GPU time in nanoseconds
-     * @param peakBytes the largest value of {@code bytes} so far
-     * @param contextBytes the part of {@code bytes} that CUDA contexts use
-     */
-    public record Charge(long bytes, int undecided, long gpuTime, long peakBytes, long contextBytes) {}
+    public record Device(int index, String uuid, long throttledNanos, long denied) {}
 }

@@ -19,6 +19,7 @@ import io.aliquot.api.shim.Region;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -161,7 +162,7 @@ class ParsersTest {
         byte[] region = Files.readAllBytes(GOLDEN.resolve("region.bin"));
         byte[] agent = Files.readAllBytes(GOLDEN.resolve("agent.bin"));
         Randomly.times(500, random -> {
-            parse(random, region, bytes -> Region.parse(bytes).devices());
+            parse(random, region, ParsersTest::readRegion);
             parse(random, agent, bytes -> AgentFile.parse(bytes).devices());
         });
     }
@@ -184,6 +185,22 @@ class ParsersTest {
         assertThatThrownBy(() -> UsageHistory.parse(text))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining("exceeds the maximum allowed");
+    }
+
+    private static void readRegion(byte[] bytes) {
+        try {
+            Region.read(
+                    (part, at) -> {
+                        int length = (int) Math.min(part.remaining(), bytes.length - at);
+                        if (length > 0) {
+                            part.put(bytes, (int) at, length);
+                        }
+                        return length > 0 ? length : -1;
+                    },
+                    ByteBuffer.allocate(Region.SIZE));
+        } catch (IOException e) {
+            // shorter than a region
+        }
     }
 
     private static void parse(Random random, byte[] example, Consumer<byte[]> parse) {

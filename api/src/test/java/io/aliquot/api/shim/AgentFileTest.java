@@ -20,13 +20,14 @@ import org.junit.jupiter.api.io.TempDir;
 final class AgentFileTest {
     private static final Path GOLDEN = Path.of("..", "native-shim", "golden");
     private static final String UUID = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001";
-    private static final AgentFile.Said NOTHING = new AgentFile.Said(0, 0);
+    private static final String NOT_READ = "[a-z-]*ms|granted|active|borrowed|yield";
 
     @Test
     void readsTheGoldenFileAsTheShimDoes() throws IOException {
         byte[] golden = Files.readAllBytes(GOLDEN.resolve("agent.bin"));
 
-        assertThat(print(golden)).isEqualTo(Files.readString(GOLDEN.resolve("agent.expected")));
+        String expected = Files.readString(GOLDEN.resolve("agent.expected"));
+        assertThat(print(golden)).isEqualTo(expected.replaceAll(" (" + NOT_READ + ")=[0-9]+", ""));
     }
 
     @Test
@@ -51,19 +52,11 @@ final class AgentFileTest {
         }
 
         byte[] written = Files.readAllBytes(file);
-        AgentFile.Device before = entry(golden, 0);
         assertThat(entry(written, 0))
-                .as("what the arbiter said stays")
-                .isEqualTo(new AgentFile.Device(
-                        before.uuid(),
-                        1L << 40,
-                        7,
-                        before.grant(),
-                        before.borrowed(),
-                        before.active(),
-                        before.yield()));
-        assertThat(entry(written, 3))
-                .isEqualTo(new AgentFile.Device(UUID, 1L << 41, 8, NOTHING, NOTHING, NOTHING, NOTHING));
+                .isEqualTo(new AgentFile.Device(entry(golden, 0).uuid(), 1L << 40));
+        assertThat(entry(written, 3)).isEqualTo(new AgentFile.Device(UUID, 1L << 41));
+        ByteBuffer words = ByteBuffer.wrap(written).order(ByteOrder.LITTLE_ENDIAN);
+        assertThat(words.getLong(64 + 32)).as("updated_ms of agent.h").isEqualTo(7);
         for (int at : List.of(64 + 24, 64 + 3 * 128, 64 + 3 * 128 + 24)) { // agent.h: two values, and a UUID
             System.arraycopy(golden, at, written, at, 16);
         }
@@ -105,26 +98,8 @@ final class AgentFileTest {
         assertThatThrownBy(() -> AgentFile.parse(with(24, 64))).hasMessageContaining("device's size 128");
     }
 
-    @Test
-    void rejectsValuesOutOfRange() {
-        assertThatThrownBy(() -> device("8f6e", 0, 0)).hasMessageContaining("UUID");
-        assertThatThrownBy(() -> device("GPU-00000000-0000-0000-9c3d-000000000001", 0, 0))
-                .hasMessageContaining("half of zeros");
-        assertThatThrownBy(() -> device(UUID, 1L << 52, 0)).hasMessageContaining("below 2^52");
-        assertThatThrownBy(() -> device(UUID, -1, 0)).hasMessageContaining("below 2^52");
-        assertThatThrownBy(() -> device(UUID, 0, -1)).hasMessageContaining("0 ms or later");
-        assertThatThrownBy(() -> new AgentFile.Said(1L << 44, 0)).hasMessageContaining("time below 2^44");
-        assertThatThrownBy(() -> new AgentFile.Said(-1, 0)).hasMessageContaining("time below 2^44");
-        assertThatThrownBy(() -> new AgentFile.Said(0, 1 << 20)).hasMessageContaining("value below 2^20");
-        assertThatThrownBy(() -> new AgentFile.Said(0, -1)).hasMessageContaining("value below 2^20");
-    }
-
     private static AgentFile.Device entry(byte[] file, int entry) {
         return Objects.requireNonNull(AgentFile.parse(file).devices().get(entry));
-    }
-
-    private static AgentFile.Device device(String uuid, long unattributedBytes, long updatedMillis) {
-        return new AgentFile.Device(uuid, unattributedBytes, updatedMillis, NOTHING, NOTHING, NOTHING, NOTHING);
     }
 
     private static byte[] with(int at, int value) {
@@ -133,7 +108,7 @@ final class AgentFileTest {
         return file;
     }
 
-    /** In the form of {@code agent.expected}, see {@code native-shim/test/golden.c}. */
+    /** In the form of {@code agent.expected}, see {@code native-shim/test/golden.c}, without what the agent does not read. */
     private static String print(byte[] file) {
         var text = new StringBuilder("version 1\nsize ").append(AgentFile.SIZE);
         text.append("\ndevices ").append(AgentFile.DEVICES);
@@ -143,18 +118,8 @@ final class AgentFileTest {
         AgentFile.parse(file).devices().forEach((entry, device) -> {
             text.append("device ").append(entry).append(' ').append(device.uuid());
             text.append(" unattributed=").append(device.unattributedBytes());
-            text.append(" updated-ms=").append(device.updatedMillis());
-            said(text, "granted", device.grant());
-            said(text, "active", device.active());
-            said(text, "borrowed", device.borrowed());
-            said(text, "yield", device.yield());
             text.append('\n');
         });
         return text.toString();
-    }
-
-    private static void said(StringBuilder text, String name, AgentFile.Said said) {
-        text.append(' ').append(name).append('=').append(said.value());
-        text.append(' ').append(name).append("-ms=").append(said.millis());
     }
 }

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.guard;
 
+import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Resources;
 import io.aliquot.api.shim.Region;
 import io.aliquot.api.usage.PodContainer;
@@ -10,6 +11,7 @@ import io.aliquot.deviceplugin.files.HeldFiles;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.periodic.PeriodicTask;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
@@ -19,23 +21,24 @@ import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
 /**
  * Keeps the files of containers open and regions at their size. A region is an ordinary file of the host that the processes
  * of its container can write, so they could fill the node's disk with it. A process that maps it loses nothing when the rest
- * is cut off. Also finds in regions which containers have refused a process. One thread looks, four times a second, and waits
- * for no container; what may wait has a thread for each file.
+ * is cut off. Also finds in regions which containers have refused a process, and which got a CUDA function from the driver
+ * that the shim must hook and does not know. One thread looks, four times a second, and waits for no container; what may
+ * wait has a thread for each file.
  */
 public final class RegionGuard implements AutoCloseable {
     private static final Logger LOG = System.getLogger(RegionGuard.class.getName());
-    private static final long PERIOD_MILLIS = 250;
+    private static final Duration PERIOD = Duration.ofMillis(250);
 
     /** More than a file system allocates ahead for a region, or keeps the map of its blocks in. */
     private static final long MOST_ALLOCATED = 2L * Region.SIZE;
@@ -51,13 +54,16 @@ public final class RegionGuard implements AutoCloseable {
     private final RecentFindings findings;
     private final AgentMetrics metrics;
     private final LongSupplier nanoTime;
-    private final Thread thread = new Thread(this::run, "regions");
+    private final PeriodicTask looks = new PeriodicTask("regions", PERIOD, this::look);
 
     /** When each region's inode had changed when it was tidied last. */
     private final Map<String, Long> tidied = new HashMap<>();
 
     /** When a container was last found to have more processes than its region holds, by slot. */
     private final Map<String, Long> full = new HashMap<>();
+
+    /** The slots whose containers got a function that is not hooked. */
+    private final Set<String> unhooked = new HashSet<>();
 
     /** The files that a thread in the background works on. */
     private final Set<Path> busy = ConcurrentHashMap.newKeySet();
@@ -83,28 +89,16 @@ public final class RegionGuard implements AutoCloseable {
         this.findings = findings;
         this.metrics = metrics;
         this.nanoTime = nanoTime;
-        thread.setDaemon(true);
     }
 
     /** Starts to look. */
     public void start() {
-        thread.start();
+        looks.start();
     }
 
     @Override
     public void close() {
-        thread.interrupt();
-    }
-
-    private void run() {
-        try {
-            while (true) {
-                look();
-                TimeUnit.MILLISECONDS.sleep(PERIOD_MILLIS);
-            }
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
+        looks.close();
     }
 
     /** One look at all files. */
@@ -124,16 +118,21 @@ public final class RegionGuard implements AutoCloseable {
                 if (changed || isLarge(status)) {
                     inBackground(files.regions().path(slot), () -> tidy(slot, file, status));
                 }
-                if (isFull(slot, file)) {
+                Region.Notices notices = Region.notices(file::read);
+                noteUnhooked(slot, notices.unhookedFunctions() != 0);
+                if (isFull(slot, notices.processRefusedMillis())) {
                     inBackground(
                             Path.of("full", slot), // a question to the kubelet, beside what is done with the file
                             () -> holder(podResources.get(), slot)
                                     .ifPresent(container -> findings.add(container, new Problem.ProcessTableFull())));
                 }
-            } catch (IOException e) {
+            } catch (IOException | FormatException e) {
+                // For example, its container has emptied or damaged it; the shim repairs or refuses it.
                 LOG.log(Level.DEBUG, "Cannot check the region of {0}: {1}", slot, e.toString());
             }
         });
+        unhooked.retainAll(files.regions().held().keySet());
+        metrics.containersWithUnhookedFunctions(unhooked.size());
         full.keySet().retainAll(files.regions().held().keySet());
         abused.values().removeIf(at -> nanoTime.getAsLong() - at > KEPT.toNanos());
         metrics.abusedFiles(abused.size());
@@ -157,9 +156,8 @@ public final class RegionGuard implements AutoCloseable {
     }
 
     /** Whether the container says that a process of it was refused just now; once in a while, since it may say so for ever. */
-    private boolean isFull(String slot, HeldFile file) throws IOException {
+    private boolean isFull(String slot, long refused) {
         long now = nanoTime.getAsLong();
-        long refused = Region.processRefusedMillis(file::read);
         long age = now / NANOS_PER_MILLI - refused;
         Long before = full.get(slot);
         boolean isNew = before == null || now - before > KEPT.toNanos();
@@ -168,6 +166,20 @@ public final class RegionGuard implements AutoCloseable {
             full.put(slot, now);
         }
         return found;
+    }
+
+    /** The shim has no log of its own. A container can write its region, so this finds accidents and not attacks. */
+    private void noteUnhooked(String slot, boolean found) {
+        if (!found) {
+            unhooked.remove(slot);
+        } else if (unhooked.add(slot)) {
+            LOG.log(
+                    Level.ERROR,
+                    "In the container of {0} the driver returned a CUDA function that the shim does not know, so"
+                            + " its calls bypass the limits: the driver is probably newer than this version of"
+                            + " Aliquot supports; upgrade Aliquot, or report the driver''s version",
+                    slot);
+        }
     }
 
     private static boolean isLarge(Status status) {

@@ -6,6 +6,7 @@ import io.aliquot.api.nodes.GpuHealth.Recovery;
 import io.aliquot.api.nodes.GpuHealth.Unhealthy;
 import io.aliquot.deviceplugin.nvml.GpuCondition;
 import io.aliquot.deviceplugin.nvml.GpuCondition.Fault;
+import io.aliquot.deviceplugin.nvml.NvmlReading;
 import java.time.Instant;
 import java.util.Comparator;
 import java.util.List;
@@ -29,33 +30,22 @@ final class HealthRules {
     /**
      * What was observed of one GPU.
      *
-     * @param probe the latest reading
+     * @param reading the latest one
+     * @param condition of the GPU in the reading; empty if it is not listed there
      * @param xids XID errors since the former health was computed
      * @param settled whether the reading began long enough after the last XID error
      * @param since what happened since the former health was computed
      */
-    record Observation(Probe probe, List<XidTable.Entry> xids, boolean settled, Since since, Instant now) {
+    record Observation(
+            NvmlReading reading,
+            Optional<GpuCondition> condition,
+            List<XidTable.Entry> xids,
+            boolean settled,
+            Since since,
+            Instant now) {
         Observation {
             xids = List.copyOf(xids);
         }
-    }
-
-    /** What a reading of NVML says about one GPU. */
-    sealed interface Probe {
-        record Listed(GpuCondition condition) implements Probe {}
-
-        /** NVML answers and does not list the GPU. */
-        record NotListed() implements Probe {}
-
-        /** NVML was not asked. */
-        record NotAsked() implements Probe {}
-
-        /**
-         * NVML does not answer.
-         *
-         * @param reason for people
-         */
-        record Unavailable(String reason) implements Probe {}
     }
 
     /**
@@ -91,20 +81,23 @@ final class HealthRules {
         Optional<Unhealthy> held = fromXid.filter(unhealthy -> worst.isEmpty()
                         || unhealthy.recovery().compareTo(worst.get().recovery()) >= 0)
                 .or(() -> worst);
-        return held.<GpuHealth>map(unhealthy -> unhealthy).orElseGet(() -> switch (observed.probe) {
-            case Probe.Listed(GpuCondition condition) -> ofFaults(condition.faults(), since);
-            case Probe.NotListed() -> new Unhealthy("NVML does not list it any more", since);
-            case Probe.Unavailable(String reason) -> new Unhealthy(printable(reason), since);
-            case Probe.NotAsked() ->
+        return held.<GpuHealth>map(unhealthy -> unhealthy).orElseGet(() -> switch (observed.reading) {
+            case NvmlReading.Gpus gpus ->
+                observed.condition
+                        .map(condition -> ofFaults(condition.faults(), since))
+                        .orElse(new Unhealthy("NVML does not list it any more", since));
+            case NvmlReading.Unavailable(String reason) -> new Unhealthy(printable(reason), since);
+            case NvmlReading.NotAsked(String reason) ->
                 before.<GpuHealth>map(HealthRules::untilProbed).orElse(former);
         });
     }
 
     private static boolean lasts(Unhealthy unhealthy, Observation observed) {
         boolean probedWell = observed.settled
-                && observed.probe instanceof Probe.Listed(GpuCondition condition)
-                && condition.faults().isEmpty()
-                && (condition.reportsRecovery() || unhealthy.recovery() == Recovery.PROBE);
+                && observed.condition
+                        .filter(condition -> condition.faults().isEmpty()
+                                && (condition.reportsRecovery() || unhealthy.recovery() == Recovery.PROBE))
+                        .isPresent();
         return !probedWell && !observed.since.ends(unhealthy.recovery());
     }
 

@@ -7,11 +7,10 @@ import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.nodes.GpuHealth;
 import io.aliquot.api.nodes.Inventory;
 import io.aliquot.deviceplugin.health.HealthRules.Observation;
-import io.aliquot.deviceplugin.health.HealthRules.Probe;
 import io.aliquot.deviceplugin.health.HealthRules.Since;
+import io.aliquot.deviceplugin.nvml.GpuCondition;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlReading;
-import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import io.aliquot.deviceplugin.problem.Problem;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
@@ -105,7 +104,7 @@ public final class HealthTracker {
 
         Map<String, GpuHealth> former = new HashMap<>();
         previous.ifPresent(inventory -> inventory.gpus().forEach(gpu -> former.put(gpu.uuid(), gpu.health())));
-        Map<String, PhysicalGpu> listed = listed(reading);
+        Map<String, GpuCondition> listed = listed(reading);
         Set<String> uuids = new LinkedHashSet<>(former.keySet());
         uuids.addAll(listed.keySet());
         lastXids.keySet().retainAll(uuids);
@@ -117,7 +116,8 @@ public final class HealthTracker {
                     HealthRules.next(
                             former.getOrDefault(uuid, Gpu.HEALTHY),
                             new Observation(
-                                    probe(reading, Optional.ofNullable(listed.get(uuid))),
+                                    reading,
+                                    Optional.ofNullable(listed.get(uuid)),
                                     byGpu.getOrDefault(uuid, List.of()),
                                     lastXid == null || readAt - lastXid >= settleTime.toNanos(),
                                     new Since(rebooted, rebooted || driverLoaded, cleared.test(uuid)),
@@ -196,20 +196,11 @@ public final class HealthTracker {
         }
     }
 
-    private static Map<String, PhysicalGpu> listed(NvmlReading reading) {
-        Map<String, PhysicalGpu> listed = new HashMap<>();
+    private static Map<String, GpuCondition> listed(NvmlReading reading) {
+        Map<String, GpuCondition> listed = new HashMap<>();
         if (reading instanceof NvmlReading.Gpus gpus) {
-            gpus.list().forEach(gpu -> listed.put(gpu.uuid(), gpu));
+            gpus.listing().gpus().forEach(gpu -> listed.put(gpu.uuid(), gpu.condition()));
         }
         return listed;
-    }
-
-    private static Probe probe(NvmlReading reading, Optional<PhysicalGpu> gpu) {
-        return switch (reading) {
-            case NvmlReading.Gpus gpus ->
-                gpu.<Probe>map(present -> new Probe.Listed(present.condition())).orElseGet(Probe.NotListed::new);
-            case NvmlReading.NotAsked(String reason) -> new Probe.NotAsked();
-            case NvmlReading.Unavailable(String reason) -> new Probe.Unavailable(reason);
-        };
     }
 }

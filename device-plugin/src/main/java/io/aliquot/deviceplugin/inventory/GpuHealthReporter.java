@@ -49,7 +49,12 @@ public final class GpuHealthReporter {
                     .map(GpuHealth.Unhealthy::reason)
                     .ifPresent(reason -> reasons.put(gpu.uuid(), reason));
         }
-        logHealth(reasons);
+        logChanges(
+                unhealthyReasons,
+                reasons,
+                Level.ERROR,
+                "GPU {0} is unhealthy and takes no new vGPU: {1}",
+                "GPU {0} is healthy again or gone");
         unhealthyReasons = reasons;
         Map<String, Set<String>> slow = new HashMap<>();
         for (PhysicalGpu gpu : detected) {
@@ -61,7 +66,12 @@ public final class GpuHealthReporter {
                                 .collect(Collectors.toSet()));
             }
         }
-        logSlowdowns(slow);
+        logChanges(
+                slowdowns,
+                slow,
+                Level.WARNING,
+                "The clocks of GPU {0} are slowed down: {1}",
+                "The clocks of GPU {0} are no longer slowed down");
         slowdowns = slow;
         metrics.gpus(
                 node,
@@ -78,30 +88,23 @@ public final class GpuHealthReporter {
         return slowdown.name().toLowerCase(Locale.ROOT);
     }
 
-    private void logHealth(Map<String, String> present) {
-        var uuids = new TreeSet<>(present.keySet());
-        uuids.addAll(unhealthyReasons.keySet());
+    /**
+     * Logs which GPUs have something now that they had not before, and which no longer have anything.
+     *
+     * @param begins a message about a GPU and what it has
+     * @param ends a message about a GPU
+     */
+    private static <T> void logChanges(
+            Map<String, T> before, Map<String, T> now, Level level, String begins, String ends) {
+        var uuids = new TreeSet<>(now.keySet());
+        uuids.addAll(before.keySet());
         for (String uuid : uuids) {
-            String reason = present.getOrDefault(uuid, "");
-            if (reason.equals(unhealthyReasons.getOrDefault(uuid, ""))) {
-                continue;
-            }
-            if (reason.isEmpty()) {
-                LOG.log(Level.INFO, "GPU {0} is healthy again or gone", uuid);
-            } else {
-                LOG.log(Level.ERROR, "GPU {0} is unhealthy and takes no new vGPU: {1}", uuid, reason);
+            T what = now.get(uuid);
+            if (what == null) {
+                LOG.log(Level.INFO, ends, uuid);
+            } else if (!what.equals(before.get(uuid))) {
+                LOG.log(level, begins, uuid, what);
             }
         }
-    }
-
-    private void logSlowdowns(Map<String, Set<String>> present) {
-        present.forEach((uuid, causes) -> {
-            if (!causes.equals(slowdowns.get(uuid))) {
-                LOG.log(Level.WARNING, "The clocks of GPU {0} are slowed down: {1}", uuid, causes);
-            }
-        });
-        slowdowns.keySet().stream()
-                .filter(uuid -> !present.containsKey(uuid))
-                .forEach(uuid -> LOG.log(Level.INFO, "The clocks of GPU {0} are no longer slowed down", uuid));
     }
 }

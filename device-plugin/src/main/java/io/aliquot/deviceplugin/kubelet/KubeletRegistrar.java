@@ -86,44 +86,12 @@ public final class KubeletRegistrar implements AutoCloseable {
     /**
      * Prepares to serve; {@link #advertise} registers.
      *
-     * @param folder the kubelet's folder of plugin sockets
-     * @param files which containers mount
+     * @param allocator answers Allocate
      * @param nanoTime a clock such as {@link System#nanoTime}
-     * @throws IOException if files of slots cannot be written
-     */
-    public KubeletRegistrar(
-            Path folder, SlotFiles files, Shim shim, AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime)
-            throws IOException {
-        this(folder, files, shim, metrics, clock, nanoTime, POLL_INTERVAL, TOLERANCE);
-    }
-
-    /**
-     * Prepares to serve with other periods.
-     *
      * @param interval pause between two polls of the folder
      * @param tolerance how long the Node's allocatable may differ from the advertised slots
      */
     KubeletRegistrar(
-            Path folder,
-            SlotFiles files,
-            Shim shim,
-            AgentMetrics metrics,
-            InstantSource clock,
-            LongSupplier nanoTime,
-            Duration interval,
-            Duration tolerance)
-            throws IOException {
-        this(
-                Resources.VGPU,
-                new PluginFolder(folder, "", clock),
-                vgpus(shim, files),
-                metrics,
-                nanoTime,
-                interval,
-                tolerance);
-    }
-
-    private KubeletRegistrar(
             String resource,
             PluginFolder folder,
             DevicePluginService.ContainerAllocator allocator,
@@ -143,10 +111,26 @@ public final class KubeletRegistrar implements AutoCloseable {
         thread.setDaemon(true);
     }
 
-    private static DevicePluginService.ContainerAllocator vgpus(Shim shim, SlotFiles files) throws IOException {
+    /**
+     * Prepares to advertise the node's vGPUs.
+     *
+     * @param folder the kubelet's folder of plugin sockets
+     * @param files which containers mount
+     * @throws IOException if files of slots cannot be written
+     */
+    public static KubeletRegistrar ofVgpus(
+            Path folder, SlotFiles files, Shim shim, AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime)
+            throws IOException {
         var allocator = new Allocator(shim, files);
         allocator.warmUp();
-        return allocator::allocate;
+        return new KubeletRegistrar(
+                Resources.VGPU,
+                new PluginFolder(folder, "", clock),
+                allocator::allocate,
+                metrics,
+                nanoTime,
+                POLL_INTERVAL,
+                TOLERANCE);
     }
 
     /**

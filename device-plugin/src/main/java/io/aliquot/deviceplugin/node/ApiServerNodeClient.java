@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.JsonNodeFactory;
@@ -90,7 +91,7 @@ public final class ApiServerNodeClient implements NodeClient {
         ObjectNode metadata = patch.putObject("metadata");
         put(metadata, "labels", change.labels(), change.removedLabels());
         put(metadata, "annotations", change.annotations(), change.removedAnnotations());
-        patch("/api/v1/nodes/" + name, patch);
+        write(() -> server.mergePatch("/api/v1/nodes/" + name, patch));
     }
 
     /** A null removes a key (RFC 7386). */
@@ -104,24 +105,22 @@ public final class ApiServerNodeClient implements NodeClient {
 
     @Override
     public void setExtendedResources(Map<String, Long> resources) throws NodeWriteException {
-        ObjectNode patch = JSON.objectNode();
-        ObjectNode status = patch.putObject("status");
-        for (String field : List.of("capacity", "allocatable")) {
-            ObjectNode amounts = status.putObject(field);
-            new TreeMap<>(resources).forEach((resource, amount) -> amounts.put(resource, Long.toString(amount)));
-        }
-        patch("/api/v1/nodes/" + name + "/status", patch);
+        patchAmounts(amounts ->
+                new TreeMap<>(resources).forEach((resource, amount) -> amounts.put(resource, Long.toString(amount))));
     }
 
     @Override
     public void removeExtendedResources(Collection<String> resources) throws NodeWriteException {
+        patchAmounts(amounts -> resources.forEach(amounts::putNull));
+    }
+
+    private void patchAmounts(Consumer<ObjectNode> change) throws NodeWriteException {
         ObjectNode patch = JSON.objectNode();
         ObjectNode status = patch.putObject("status");
         for (String field : List.of("capacity", "allocatable")) {
-            ObjectNode amounts = status.putObject(field);
-            resources.forEach(amounts::putNull);
+            change.accept(status.putObject(field));
         }
-        patch("/api/v1/nodes/" + name + "/status", patch);
+        write(() -> server.mergePatch("/api/v1/nodes/" + name + "/status", patch));
     }
 
     @Override
@@ -150,10 +149,6 @@ public final class ApiServerNodeClient implements NodeClient {
     public void close() {
         informer.close();
         slices.close();
-    }
-
-    private void patch(String path, JsonNode patch) throws NodeWriteException {
-        write(() -> server.mergePatch(path, patch));
     }
 
     private interface Request {

@@ -1,11 +1,10 @@
 package io.aliquot.deviceplugin.node;
 
+import io.aliquot.api.format.Quantity;
 import java.time.Instant;
 import java.time.format.DateTimeParseException;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 import tools.jackson.databind.JsonNode;
 
 /**
@@ -21,11 +20,6 @@ public record NodeView(
         Map<String, Long> capacity,
         Map<String, Long> allocatable,
         Map<String, NodeCondition> conditions) {
-    // Whole numbers as the API server prints them (k8s.io/apimachinery, pkg/api/resource).
-    private static final Pattern WHOLE_QUANTITY = Pattern.compile("([0-9]{1,9})(k|M|G|Ki|Mi|Gi)?");
-    private static final Map<String, Long> UNITS = Map.of(
-            "", 1L, "k", 1_000L, "M", 1_000_000L, "G", 1_000_000_000L, "Ki", 1L << 10, "Mi", 1L << 20, "Gi", 1L << 30);
-
     public NodeView {
         labels = Map.copyOf(labels);
         annotations = Map.copyOf(annotations);
@@ -78,11 +72,12 @@ public record NodeView(
 
     private static Map<String, Long> extendedResources(JsonNode object) {
         Map<String, Long> amounts = new HashMap<>();
-        strings(object).forEach((resource, quantity) -> {
-            Matcher whole = WHOLE_QUANTITY.matcher(quantity);
-            if (resource.contains("/") && whole.matches()) {
-                String unit = whole.group(2) == null ? "" : whole.group(2);
-                amounts.put(resource, Math.multiplyExact(Long.parseLong(whole.group(1)), UNITS.getOrDefault(unit, 1L)));
+        strings(object).forEach((resource, text) -> {
+            if (resource.contains("/")) {
+                Quantity amount = Quantity.parse(resource, text);
+                if (amount.whole()) {
+                    amounts.put(resource, amount.scaled(0));
+                }
             }
         });
         return amounts;

@@ -1,14 +1,11 @@
 package io.aliquot.deviceplugin.nvml;
 
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.SUCCESS;
-import static io.aliquot.deviceplugin.nvml.NvmlLibrary.check;
 
 import com.sun.jna.Memory;
-import com.sun.jna.Native;
 import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
 import io.aliquot.deviceplugin.nvml.NodeFeatures.Mig;
-import io.aliquot.deviceplugin.nvml.NvmlLibrary.Calls;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -17,13 +14,13 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 
 /**
  * Reads {@link NodeFeatures}. They do not change while NVML lists the same GPUs in the same MIG modes, and are read once. Not
  * thread-safe.
  */
 final class FeatureReader {
-    private static final int NAME_LENGTH = 96;
     private static final int MEMORY_SIZE = 24; // nvmlMemory_t: total, free, used
     private static final long BYTES_PER_MIB = 1L << 20;
     private static final int VIRTUALIZATION_MODE_VGPU = 2; // NVML_GPU_VIRTUALIZATION_MODE_VGPU
@@ -54,29 +51,30 @@ final class FeatureReader {
             for (Map.Entry<String, Mig> gpu : modes.entrySet()) {
                 gpus.add(gpu(Optional.ofNullable(handles.get(gpu.getKey())).orElseThrow(), gpu.getValue()));
             }
-            features = new NodeFeatures(driver, cuda(), firstLine(sys.resolve("class/dmi/id/product_name")), gpus);
+            features = new NodeFeatures(
+                    driver,
+                    library.number("nvmlSystemGetCudaDriverVersion"),
+                    firstLine(sys.resolve("class/dmi/id/product_name")),
+                    gpus);
             known = modes;
         }
         return features;
     }
 
     private NodeFeatures.Gpu gpu(Pointer handle, Mig mig) throws NvmlException {
-        var name = new byte[NAME_LENGTH];
-        check("nvmlDeviceGetName", Calls.nvmlDeviceGetName(handle, name, NAME_LENGTH));
         var major = new IntByReference();
         var minor = new IntByReference();
-        call("nvmlDeviceGetCudaComputeCapability", handle, major, minor);
-        var mode = new IntByReference();
-        int virtualization = library.call("nvmlDeviceGetVirtualizationMode", handle, mode);
+        library.must("nvmlDeviceGetCudaComputeCapability", handle, major, minor);
+        OptionalInt virtualization = library.numberIfKnown("nvmlDeviceGetVirtualizationMode", handle);
         String busId = topology.busId(handle);
         return new NodeFeatures.Gpu(
-                Native.toString(name),
+                library.text("nvmlDeviceGetName", handle),
                 totalMemory(handle) / BYTES_PER_MIB,
                 major.getValue(),
                 minor.getValue(),
                 mig,
                 busId.isEmpty() ? "" : firstLine(sys.resolve("bus/pci/devices/" + busId + "/class")),
-                virtualization == SUCCESS && mode.getValue() == VIRTUALIZATION_MODE_VGPU);
+                virtualization.equals(OptionalInt.of(VIRTUALIZATION_MODE_VGPU)));
     }
 
     private Mig mig(Pointer handle) {
@@ -87,21 +85,11 @@ final class FeatureReader {
         return current.getValue() == 0 ? Mig.OFF : Mig.ON;
     }
 
-    private static long totalMemory(Pointer handle) throws NvmlException {
+    private long totalMemory(Pointer handle) throws NvmlException {
         try (var memory = new Memory(MEMORY_SIZE)) {
-            check("nvmlDeviceGetMemoryInfo", Calls.nvmlDeviceGetMemoryInfo(handle, memory));
+            library.must("nvmlDeviceGetMemoryInfo", handle, memory);
             return memory.getLong(0);
         }
-    }
-
-    private int cuda() throws NvmlException {
-        var version = new IntByReference();
-        call("nvmlSystemGetCudaDriverVersion", version);
-        return version.getValue();
-    }
-
-    private void call(String name, Object... arguments) throws NvmlException {
-        check(name, library.call(name, arguments));
     }
 
     private static String firstLine(Path file) {

@@ -4,7 +4,6 @@ import static io.aliquot.deviceplugin.nvml.NvmlLibrary.SUCCESS;
 
 import com.sun.jna.Memory;
 import com.sun.jna.Pointer;
-import com.sun.jna.ptr.IntByReference;
 import io.aliquot.api.nodes.Link;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -15,6 +14,7 @@ import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 
 /** How the GPUs of the node are connected: NUMA node, NVLinks, and the path over PCIe. */
 final class GpuTopology {
@@ -26,7 +26,6 @@ final class GpuTopology {
     private static final int AFFINITY_SCOPE_NODE = 0;
     private static final int UNKNOWN_NUMA_NODE = -1;
     private static final int MAX_NVLINKS = 18;
-    private static final int NVLINK_TO_GPU = 0;
     private static final int NVLINK_TO_SWITCH = 2;
 
     private final NvmlLibrary library;
@@ -126,14 +125,13 @@ final class GpuTopology {
         int toSwitch = 0;
         try (var pci = new Memory(PCI_SIZE)) {
             for (int link = 0; link < MAX_NVLINKS; link++) {
-                var active = new IntByReference();
-                if (library.call("nvmlDeviceGetNvLinkState", handle, link, active) != SUCCESS
-                        || active.getValue() == 0) {
+                if (library.numberIfKnown("nvmlDeviceGetNvLinkState", handle, link)
+                                .orElse(0)
+                        == 0) {
                     continue;
                 }
-                var type = new IntByReference(NVLINK_TO_GPU);
-                if (library.call("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link, type) == SUCCESS
-                        && type.getValue() == NVLINK_TO_SWITCH) {
+                OptionalInt type = library.numberIfKnown("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link);
+                if (type.equals(OptionalInt.of(NVLINK_TO_SWITCH))) {
                     toSwitch++;
                     continue;
                 }
@@ -147,12 +145,9 @@ final class GpuTopology {
     }
 
     private Optional<Link> pcieLink(Pointer one, Pointer other) {
-        var level = new IntByReference();
-        if (library.call("nvmlDeviceGetTopologyCommonAncestor", one, other, level) != SUCCESS) {
-            return Optional.empty();
-        }
         // nvmlGpuTopologyLevel_t
-        return switch (level.getValue()) {
+        return switch (library.numberIfKnown("nvmlDeviceGetTopologyCommonAncestor", one, other)
+                .orElse(-1)) {
             case 0, 10 -> Optional.of(new Link(Link.Kind.PIX, 0)); // on one board, or at most one bridge
             case 20 -> Optional.of(new Link(Link.Kind.PXB, 0));
             case 30 -> Optional.of(new Link(Link.Kind.PHB, 0));

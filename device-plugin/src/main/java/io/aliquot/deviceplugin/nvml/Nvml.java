@@ -8,11 +8,8 @@ import static io.aliquot.deviceplugin.nvml.NvmlLibrary.NOT_SUPPORTED;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.RESET_REQUIRED;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.SUCCESS;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.TIMEOUT;
-import static io.aliquot.deviceplugin.nvml.NvmlLibrary.check;
-import static io.aliquot.deviceplugin.nvml.NvmlLibrary.failure;
 
 import com.sun.jna.Memory;
-import com.sun.jna.Native;
 import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
 import com.sun.jna.ptr.LongByReference;
@@ -22,7 +19,6 @@ import io.aliquot.api.nodes.GpuHealth.Recovery;
 import io.aliquot.api.nodes.GpuKind;
 import io.aliquot.api.nodes.Link;
 import io.aliquot.deviceplugin.nvml.GpuCondition.Fault;
-import io.aliquot.deviceplugin.nvml.NvmlLibrary.Calls;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.nio.file.Path;
@@ -48,8 +44,9 @@ import org.jspecify.annotations.Nullable;
 public final class Nvml implements AutoCloseable {
     private static final Logger LOG = System.getLogger(Nvml.class.getName());
 
-    private static final int UUID_LENGTH = 96;
-    private static final int NAME_LENGTH = 96;
+    /** In each container to which NVIDIA's runtime gives the driver. */
+    public static final String LIBRARY = "libnvidia-ml.so.1";
+
     private static final long BYTES_PER_MIB = 1L << 20;
 
     private static final int MEMORY_V1_SIZE = 24; // nvmlMemory_t: total, free, used
@@ -87,8 +84,6 @@ public final class Nvml implements AutoCloseable {
     static final int INSTANCES_FROM = 100;
 
     private static final int INSTANCES_OF_CARD = 10; // a card has at most 7
-
-    private static final int VERSION_LENGTH = 80; // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
     private final NvmlLibrary library;
     private final GpuTopology topology;
@@ -133,9 +128,7 @@ public final class Nvml implements AutoCloseable {
 
     /** The version of the loaded driver. */
     public String driverVersion() throws NvmlException {
-        var text = new byte[VERSION_LENGTH];
-        check("nvmlSystemGetDriverVersion", Calls.nvmlSystemGetDriverVersion(text, VERSION_LENGTH));
-        return Native.toString(text);
+        return library.text("nvmlSystemGetDriverVersion");
     }
 
     /**
@@ -184,10 +177,16 @@ public final class Nvml implements AutoCloseable {
             var fault = new Fault(unreadable.getOrDefault(card.uuid, "NVML does not describe it"), Recovery.PROBE);
             condition = new GpuCondition(false, List.of(fault), false, Set.of());
         }
-        var name = new byte[NAME_LENGTH];
-        boolean named = Calls.nvmlDeviceGetName(card.handle, name, NAME_LENGTH) == SUCCESS;
-        String model = named ? Native.toString(name) : "unknown model";
-        return new PhysicalGpu(card.uuid, card.index, model, 0, 0, -1, condition, Map.of(), GpuKind.CARD);
+        return new PhysicalGpu(
+                card.uuid, card.index, nameIfReadable(card.handle), 0, 0, -1, condition, Map.of(), GpuKind.CARD);
+    }
+
+    private String nameIfReadable(Pointer handle) {
+        try {
+            return library.text("nvmlDeviceGetName", handle);
+        } catch (NvmlException e) {
+            return "unknown model";
+        }
     }
 
     private NodeFeatures features(Map<String, Pointer> cards) {
@@ -273,7 +272,7 @@ public final class Nvml implements AutoCloseable {
             if (code == NOT_FOUND || code == INVALID_ARGUMENT) {
                 continue;
             }
-            check("nvmlDeviceGetMigDeviceHandleByIndex", code);
+            library.check("nvmlDeviceGetMigDeviceHandleByIndex", code);
             int index = INSTANCES_FROM + card.index * INSTANCES_OF_CARD + number;
             try {
                 instances.add(new Device(index, uuid(handle.getValue()), handle.getValue(), card.handle));
@@ -291,9 +290,7 @@ public final class Nvml implements AutoCloseable {
     }
 
     private int mostInstances(Pointer card) throws NvmlException {
-        var most = new IntByReference();
-        check("nvmlDeviceGetMaxMigDeviceCount", library.call("nvmlDeviceGetMaxMigDeviceCount", card, most));
-        return most.getValue();
+        return library.number("nvmlDeviceGetMaxMigDeviceCount", card);
     }
 
     private synchronized void warnIfEmpty(String card, Devices instances) {
@@ -333,7 +330,7 @@ public final class Nvml implements AutoCloseable {
             if (code == TIMEOUT) {
                 return List.of();
             }
-            check("nvmlEventSetWait_v2", code);
+            library.check("nvmlEventSetWait_v2", code);
             if (event.getLong(8) != XID_CRITICAL_ERROR) {
                 return List.of();
             }
@@ -365,8 +362,7 @@ public final class Nvml implements AutoCloseable {
     }
 
     private int gpuInstance(Pointer handle) {
-        var id = new IntByReference(NO_GPU_INSTANCE);
-        return library.call("nvmlDeviceGetGpuInstanceId", handle, id) == SUCCESS ? id.getValue() : NO_GPU_INSTANCE - 1;
+        return library.numberIfKnown("nvmlDeviceGetGpuInstanceId", handle).orElse(NO_GPU_INSTANCE - 1);
     }
 
     /**
@@ -380,29 +376,28 @@ public final class Nvml implements AutoCloseable {
     @Override
     public synchronized void close() {
         if (eventSet != null) {
-            warnIfFailed("nvmlEventSetFree", library.call("nvmlEventSetFree", eventSet));
+            tryCall("nvmlEventSetFree", eventSet);
             eventSet = null;
         }
-        int code = Calls.nvmlShutdown();
-        warnIfFailed("nvmlShutdown", code);
+        tryCall("nvmlShutdown");
         library.close();
     }
 
-    private static void warnIfFailed(String call, int code) {
-        if (code != SUCCESS) {
-            LOG.log(Level.WARNING, failure(call, code).getMessage());
+    private void tryCall(String name, Object... arguments) {
+        try {
+            library.must(name, arguments);
+        } catch (NvmlException e) {
+            LOG.log(Level.WARNING, e.getMessage());
         }
     }
 
-    private static int count() throws NvmlException {
-        var count = new IntByReference();
-        check("nvmlDeviceGetCount_v2", Calls.nvmlDeviceGetCount_v2(count));
-        return count.getValue();
+    private int count() throws NvmlException {
+        return library.number("nvmlDeviceGetCount_v2");
     }
 
-    private static Pointer handle(int index) throws NvmlException {
+    private Pointer handle(int index) throws NvmlException {
         var handle = new PointerByReference();
-        check("nvmlDeviceGetHandleByIndex_v2", Calls.nvmlDeviceGetHandleByIndex_v2(index, handle));
+        library.must("nvmlDeviceGetHandleByIndex_v2", index, handle);
         return handle.getValue();
     }
 
@@ -413,7 +408,7 @@ public final class Nvml implements AutoCloseable {
             if (code == FUNCTION_NOT_FOUND) {
                 return Optional.empty();
             }
-            check("nvmlEventSetCreate", code);
+            library.check("nvmlEventSetCreate", code);
             int count = count();
             for (int index = 0; index < count; index++) {
                 registerForXids(index, set.getValue());
@@ -424,17 +419,13 @@ public final class Nvml implements AutoCloseable {
     }
 
     private void registerForXids(int index, Pointer set) {
-        var handle = new PointerByReference();
-        int code = Calls.nvmlDeviceGetHandleByIndex_v2(index, handle);
-        if (code == SUCCESS) {
-            code = library.call("nvmlDeviceRegisterEvents", handle.getValue(), XID_CRITICAL_ERROR, set);
-        }
-        if (code != SUCCESS) {
-            LOG.log(
-                    code == NOT_SUPPORTED ? Level.INFO : Level.WARNING,
-                    "GPU {0} will not report XID errors: {1}",
-                    index,
-                    failure("nvmlDeviceRegisterEvents", code).getMessage());
+        var level = Level.WARNING;
+        try {
+            int code = library.call("nvmlDeviceRegisterEvents", handle(index), XID_CRITICAL_ERROR, set);
+            level = code == NOT_SUPPORTED ? Level.INFO : level;
+            library.check("nvmlDeviceRegisterEvents", code);
+        } catch (NvmlException e) {
+            LOG.log(level, "GPU {0} will not report XID errors: {1}", index, e.getMessage());
         }
     }
 
@@ -451,15 +442,14 @@ public final class Nvml implements AutoCloseable {
             String uuid = device.uuid;
             Pointer handle = device.handle;
             try {
-                var name = new byte[NAME_LENGTH];
-                check("nvmlDeviceGetName", Calls.nvmlDeviceGetName(handle, name, NAME_LENGTH));
+                String name = library.text("nvmlDeviceGetName", handle);
                 int numa = topology.numaNode(device.card, busIds.getOrDefault(uuid, ""));
                 properties.put(
                         uuid,
                         device.isInstance()
-                                ? instanceProperties(device, Native.toString(name), numa)
+                                ? instanceProperties(device, name, numa)
                                 : new Properties(
-                                        Native.toString(name),
+                                        name,
                                         Math.toIntExact(usableMemory(handle) / BYTES_PER_MIB),
                                         leastContextMiB(handle, 1),
                                         numa,
@@ -483,7 +473,7 @@ public final class Nvml implements AutoCloseable {
         int cardSlices = mostInstances(device.card);
         try (var attributes = new Memory(ATTRIBUTES_SIZE)) {
             attributes.clear();
-            check("nvmlDeviceGetAttributes_v2", library.call("nvmlDeviceGetAttributes_v2", device.handle, attributes));
+            library.must("nvmlDeviceGetAttributes_v2", device.handle, attributes);
             int slices = attributes.getInt(ATTRIBUTES_GPU_SLICES);
             int at = name.lastIndexOf(PROFILE_IN_NAME);
             if (at < 0 || slices != attributes.getInt(ATTRIBUTES_COMPUTE_SLICES)) {
@@ -509,7 +499,7 @@ public final class Nvml implements AutoCloseable {
     private GpuCondition condition(Device device) {
         Pointer handle = device.card;
         try (var memory = new Memory(MEMORY_V1_SIZE)) {
-            int code = Calls.nvmlDeviceGetMemoryInfo(device.handle, memory);
+            int code = library.call("nvmlDeviceGetMemoryInfo", device.handle, memory);
             if (code != SUCCESS) {
                 return new GpuCondition(false, List.of(unreadable(code)), false, Set.of());
             }
@@ -531,7 +521,7 @@ public final class Nvml implements AutoCloseable {
         return new GpuCondition(true, faults, action.isPresent(), slowdowns(handle));
     }
 
-    private static Fault unreadable(int code) {
+    private Fault unreadable(int code) {
         return switch (code) {
             case GPU_IS_LOST ->
                 new Fault("it has fallen off the bus or is otherwise inaccessible (NVML: GPU is lost)", Recovery.PROBE);
@@ -540,7 +530,8 @@ public final class Nvml implements AutoCloseable {
             default ->
                 new Fault(
                         "NVML cannot read its memory: "
-                                + failure("nvmlDeviceGetMemoryInfo", code).getMessage(),
+                                + library.failure("nvmlDeviceGetMemoryInfo", code)
+                                        .getMessage(),
                         Recovery.PROBE);
         };
     }
@@ -616,13 +607,11 @@ public final class Nvml implements AutoCloseable {
         return modes.getOrDefault(card, new MigMode(false, false));
     }
 
-    private static String uuid(Pointer handle) throws NvmlException {
-        var text = new byte[UUID_LENGTH];
-        check("nvmlDeviceGetUUID", Calls.nvmlDeviceGetUUID(handle, text, UUID_LENGTH));
-        return Native.toString(text);
+    private String uuid(Pointer handle) throws NvmlException {
+        return library.text("nvmlDeviceGetUUID", handle);
     }
 
-    private static String uuidIfReadable(Pointer handle) {
+    private String uuidIfReadable(Pointer handle) {
         try {
             return uuid(handle);
         } catch (NvmlException e) {
@@ -641,10 +630,10 @@ public final class Nvml implements AutoCloseable {
             memory.setInt(0, MEMORY_V2);
             int code = library.call("nvmlDeviceGetMemoryInfo_v2", handle, memory);
             if (code != NOT_SUPPORTED && code != FUNCTION_NOT_FOUND) {
-                check("nvmlDeviceGetMemoryInfo_v2", code);
+                library.check("nvmlDeviceGetMemoryInfo_v2", code);
                 return memory.getLong(8) - memory.getLong(16);
             }
-            check("nvmlDeviceGetMemoryInfo", Calls.nvmlDeviceGetMemoryInfo(handle, memory));
+            library.must("nvmlDeviceGetMemoryInfo", handle, memory);
             return memory.getLong(0);
         }
     }

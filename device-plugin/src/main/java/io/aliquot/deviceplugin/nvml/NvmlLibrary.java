@@ -2,17 +2,15 @@ package io.aliquot.deviceplugin.nvml;
 
 import com.sun.jna.Native;
 import com.sun.jna.NativeLibrary;
-import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
-import com.sun.jna.ptr.PointerByReference;
+import java.util.Arrays;
 import java.util.List;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.OptionalInt;
+import java.util.stream.Stream;
 
 /**
- * The binding of NVML's functions, and its return codes as messages. Functions that every driver has are bound
- * directly; functions that newer drivers add or virtual machines lack are looked up by name and may be absent.
- *
- * <p>At most one is open in a process, because JNA binds the functions to the class {@link Calls}.
+ * The binding of NVML's functions, which are looked up by name, because newer drivers add some and virtual machines lack
+ * some; and its return codes as messages.
  */
 final class NvmlLibrary {
     // nvmlReturn_t in nvml.h
@@ -30,8 +28,8 @@ final class NvmlLibrary {
     private static final int DRIVER_NOT_LOADED = 9;
     private static final int LIBRARY_VERSION_MISMATCH = 18;
 
-    /** JNA binds the functions to a class, and so to the process: a second one would call functions that are unloaded. */
-    private static final AtomicBoolean OPEN = new AtomicBoolean();
+    /** Enough for each text: NVML_DEVICE_UUID_V2_BUFFER_SIZE, NVML_DEVICE_NAME_V2_BUFFER_SIZE. */
+    private static final int TEXT_LENGTH = 96;
 
     private final NativeLibrary library;
 
@@ -45,24 +43,10 @@ final class NvmlLibrary {
      * @param name the library's name or path
      */
     static NvmlLibrary open(String name) throws NvmlException {
-        if (!OPEN.compareAndSet(false, true)) {
-            throw new NvmlException("NVML is still open in this process");
-        }
-        boolean opened = false;
+        NvmlLibrary opened;
         try {
-            NvmlLibrary library = load(name);
-            opened = true;
-            return library;
-        } finally {
-            OPEN.set(opened);
-        }
-    }
-
-    private static NvmlLibrary load(String name) throws NvmlException {
-        NativeLibrary library;
-        try {
-            library = NativeLibrary.getInstance(name);
-            Native.register(Calls.class, library);
+            opened = new NvmlLibrary(NativeLibrary.getInstance(name));
+            opened.library.getFunction("nvmlInit_v2");
         } catch (UnsatisfiedLinkError e) {
             String reason = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
             throw new NvmlException(
@@ -72,21 +56,18 @@ final class NvmlLibrary {
                             + " where it is not the default); a node without GPUs should not have the label of Aliquot's"
                             + " nodes (chart value nodeLabel, gpu=on by default)");
         }
-        int code = Calls.nvmlInit_v2();
-        if (code != SUCCESS) {
-            NvmlException failure = failure("nvmlInit_v2", code);
-            Native.unregister(Calls.class);
-            library.close();
-            throw failure;
+        try {
+            opened.must("nvmlInit_v2");
+        } catch (NvmlException e) {
+            opened.close();
+            throw e;
         }
-        return new NvmlLibrary(library);
+        return opened;
     }
 
     /** Unloads the library, after {@code nvmlShutdown}. */
     void close() {
-        Native.unregister(Calls.class);
         library.close();
-        OPEN.set(false);
     }
 
     /** Calls a function by name; returns {@link #FUNCTION_NOT_FOUND} if this driver lacks it. */
@@ -107,13 +88,42 @@ final class NvmlLibrary {
                 .orElse(FUNCTION_NOT_FOUND);
     }
 
-    static void check(String call, int code) throws NvmlException {
+    /** Calls a function that has to succeed. */
+    void must(String name, Object... arguments) throws NvmlException {
+        check(name, call(name, arguments));
+    }
+
+    /** The text that a function writes into the buffer whose address and length are its last arguments. */
+    String text(String name, Object... arguments) throws NvmlException {
+        var buffer = new byte[TEXT_LENGTH];
+        must(name, with(arguments, buffer, TEXT_LENGTH));
+        return Native.toString(buffer);
+    }
+
+    /** The number that a function writes to the address that is its last argument. */
+    int number(String name, Object... arguments) throws NvmlException {
+        var number = new IntByReference();
+        must(name, with(arguments, number));
+        return number.getValue();
+    }
+
+    /** The same; empty if the function fails. */
+    OptionalInt numberIfKnown(String name, Object... arguments) {
+        var number = new IntByReference();
+        return call(name, with(arguments, number)) == SUCCESS ? OptionalInt.of(number.getValue()) : OptionalInt.empty();
+    }
+
+    private static Object[] with(Object[] arguments, Object... more) {
+        return Stream.concat(Arrays.stream(arguments), Arrays.stream(more)).toArray();
+    }
+
+    void check(String call, int code) throws NvmlException {
         if (code != SUCCESS) {
             throw failure(call, code);
         }
     }
 
-    static NvmlException failure(String call, int code) {
+    NvmlException failure(String call, int code) {
         String advice = switch (code) {
             case NO_PERMISSION -> ": this pod may not use the GPUs; it must run as root with NVIDIA's runtime";
             case DRIVER_NOT_LOADED ->
@@ -123,31 +133,9 @@ final class NvmlLibrary {
                         + " by itself, else reload the driver or reboot the node";
             default -> "";
         };
+        String error = library.getFunction("nvmlErrorString").invokeString(new Object[] {code}, false);
         return new NvmlException(
                 code == DRIVER_NOT_LOADED ? NvmlException.Kind.DRIVER_NOT_LOADED : NvmlException.Kind.OTHER,
-                call + " returned " + code + ", " + Calls.nvmlErrorString(code) + advice);
-    }
-
-    /** Functions that every driver of the last ten years has. */
-    static final class Calls {
-        private Calls() {}
-
-        static native int nvmlInit_v2();
-
-        static native int nvmlShutdown();
-
-        static native int nvmlSystemGetDriverVersion(byte[] text, int length);
-
-        static native String nvmlErrorString(int code);
-
-        static native int nvmlDeviceGetCount_v2(IntByReference count);
-
-        static native int nvmlDeviceGetHandleByIndex_v2(int index, PointerByReference device);
-
-        static native int nvmlDeviceGetUUID(Pointer device, byte[] text, int length);
-
-        static native int nvmlDeviceGetName(Pointer device, byte[] text, int length);
-
-        static native int nvmlDeviceGetMemoryInfo(Pointer device, Pointer memory);
+                call + " returned " + code + ", " + error + advice);
     }
 }

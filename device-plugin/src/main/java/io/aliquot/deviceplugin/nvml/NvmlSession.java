@@ -318,8 +318,7 @@ public final class NvmlSession implements AutoCloseable {
                         > interval.multipliedBy(INTERVALS_BEFORE_REOPENING).toNanos()) {
             closeNvml();
         }
-        return new NvmlReading.Gpus(
-                listing.gpus(), listing.complete(), listing.migCards(), driverVersion, driverLoads, listing.features());
+        return new NvmlReading.Gpus(listing, driverVersion, driverLoads);
     }
 
     private Open openNvml() throws NvmlException {

@@ -3,13 +3,11 @@ package io.aliquot.deviceplugin.nvml;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.FUNCTION_NOT_FOUND;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.INSUFFICIENT_SIZE;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.SUCCESS;
-import static io.aliquot.deviceplugin.nvml.NvmlLibrary.check;
 
 import com.sun.jna.Memory;
 import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -40,7 +38,7 @@ final class UsageReader {
         List<GpuUsage.GpuProcess> found = new ArrayList<>();
         int code = list("nvmlDeviceGetComputeRunningProcesses", handle, found);
         if (code != FUNCTION_NOT_FOUND) {
-            check("nvmlDeviceGetComputeRunningProcesses", code);
+            library.check("nvmlDeviceGetComputeRunningProcesses", code);
         }
         list("nvmlDeviceGetGraphicsRunningProcesses", handle, found); // a GPU without graphics may refuse the question
         // A process with a compute and a graphics context is in both lists with the same figure.
@@ -50,8 +48,8 @@ final class UsageReader {
         return new GpuUsage(
                 uuid,
                 utilization(handle),
-                number("nvmlDeviceGetTemperature", handle, TEMPERATURE_GPU),
-                number("nvmlDeviceGetPowerUsage", handle),
+                library.numberIfKnown("nvmlDeviceGetTemperature", handle, TEMPERATURE_GPU),
+                library.numberIfKnown("nvmlDeviceGetPowerUsage", handle),
                 List.copyOf(processes.values()),
                 processUtilization(handle, since));
     }
@@ -114,12 +112,5 @@ final class UsageReader {
                     ? OptionalInt.of(rates.getInt(0))
                     : OptionalInt.empty();
         }
-    }
-
-    private OptionalInt number(String function, Object... arguments) {
-        var value = new IntByReference();
-        Object[] all = Arrays.copyOf(arguments, arguments.length + 1);
-        all[arguments.length] = value;
-        return library.call(function, all) == SUCCESS ? OptionalInt.of(value.getValue()) : OptionalInt.empty();
     }
 }

@@ -3,22 +3,24 @@ package io.aliquot.deviceplugin.report;
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.nodes.CertificateDigest;
+import io.aliquot.api.tls.PinnedTrust;
+import io.aliquot.api.tls.TlsContext;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.deviceplugin.http.HttpPort;
 import io.aliquot.deviceplugin.http.HttpPort.Answer;
 import io.aliquot.deviceplugin.http.HttpPort.Request;
+import io.aliquot.deviceplugin.periodic.PeriodicTask;
 import io.aliquot.deviceplugin.problem.Problem;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.security.GeneralSecurityException;
+import java.security.cert.CertificateException;
+import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.Set;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
-import java.util.concurrent.ThreadFactory;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -26,7 +28,7 @@ import javax.net.ssl.SSLContext;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Serves {@value UsageReport#PATH} and {@value UsageHistory#PATH} over mutual TLS to the {@link Clients} that the scheduler
+ * Serves {@value UsageReport#PATH} and {@value UsageHistory#PATH} over mutual TLS to the clients that the scheduler
  * names on the Node. Serves nothing until it does, and follows its changes.
  */
 public final class ReportServer implements AutoCloseable {
@@ -46,8 +48,10 @@ public final class ReportServer implements AutoCloseable {
     private final Function<String, Optional<UsageHistory>> history;
     private final Consumer<String> allocation;
     private final Problem problem = new Problem(LOG, Level.WARNING);
-    private final ScheduledExecutorService reloads = Executors.newSingleThreadScheduledExecutor(threads("clients"));
-    private @Nullable Clients clients;
+    private final PeriodicTask reloads = new PeriodicTask("clients", RELOAD, this::reload);
+    /** The clients that are answered, by the digests of their certificates. */
+    private @Nullable Set<String> clients;
+
     private @Nullable HttpPort server;
 
     /**
@@ -80,7 +84,7 @@ public final class ReportServer implements AutoCloseable {
 
     /** Begins to look for clients. */
     public void start() {
-        var unused = reloads.scheduleWithFixedDelay(this::reload, 0, RELOAD.toMillis(), TimeUnit.MILLISECONDS);
+        reloads.start();
     }
 
     /** The port; empty as long as nothing is served. */
@@ -99,15 +103,33 @@ public final class ReportServer implements AutoCloseable {
                 }
                 return;
             }
-            var found = new Clients(CertificateDigest.parseList(Annotations.AGENT_CLIENTS, text.get()));
+            Set<String> found = CertificateDigest.parseList(Annotations.AGENT_CLIENTS, text.get());
             if (!found.equals(clients)) {
-                serve(found.context(certificate));
+                serve(context(found));
                 clients = found;
             }
             problem.resolve();
         } catch (IOException | FormatException e) {
             problem.report("cannot serve usage to the scheduler, retrying: " + e.getMessage());
         }
+    }
+
+    /** Hosts have no names: pods have addresses. */
+    private SSLContext context(Set<String> clients) {
+        try {
+            return TlsContext.of(
+                    TlsContext.presenting(certificate.key(), certificate.certificate()),
+                    new PinnedTrust(presented -> check(clients, presented)));
+        } catch (GeneralSecurityException e) {
+            throw new IllegalStateException("cannot use TLS", e);
+        }
+    }
+
+    private static void check(Set<String> clients, X509Certificate presented) throws CertificateException {
+        if (!clients.contains(CertificateDigest.of(presented))) {
+            throw new CertificateException("expected the scheduler's certificate, found another");
+        }
+        presented.checkValidity();
     }
 
     /** Replaces the server, which ends the connections of the former clients. */
@@ -146,17 +168,9 @@ public final class ReportServer implements AutoCloseable {
         return new Answer(status, "application/json", text);
     }
 
-    private static ThreadFactory threads(String name) {
-        return task -> {
-            var thread = new Thread(task, name);
-            thread.setDaemon(true);
-            return thread;
-        };
-    }
-
     @Override
     public void close() {
-        reloads.shutdownNow();
+        reloads.close();
         synchronized (this) {
             if (server != null) {
                 server.close();

@@ -30,6 +30,9 @@ import java.util.regex.Pattern;
  * @param preload path on the host of the file to mount at {@link ContainerPaths#PRELOAD}
  */
 public record Shim(String version, Path library, Path preload) {
+    /** The folder in this program's image with {@code libaliquot.so} and {@code VERSION}. */
+    public static final Path IN_IMAGE = Path.of("/opt/aliquot/shim");
+
     private static final String LIBRARY = "libaliquot.so";
     private static final String PRELOAD = "ld.so.preload";
     private static final String TEMPORARY = ".new";
@@ -81,7 +84,7 @@ public record Shim(String version, Path library, Path preload) {
         try {
             return Files.readAllBytes(file);
         } catch (NoSuchFileException e) {
-            throw new IOException(file + " is missing; ALIQUOT_SHIM_SOURCE must name the folder that contains it", e);
+            throw new IOException(file + " is missing; the image is damaged: pull it again", e);
         }
     }
 

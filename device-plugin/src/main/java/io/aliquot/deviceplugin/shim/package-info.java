@@ -1,4 +1,4 @@
-/** The interception library on the host: installed where containers can mount it, and what it reports. */
+/** The interception library on the host: installed where containers can mount it. */
 @NullMarked
 package io.aliquot.deviceplugin.shim;
 

@@ -62,12 +62,12 @@ final class Regions {
     private static Claim claim(Region region, Region.Device device) {
         Map<Integer, Long> charged = new HashMap<>();
         for (int process = 0; process < region.processHighWater(); process++) {
-            long bytes = region.charge(device.index(), process).bytes();
-            int pid = (int) region.owner(process).pid();
+            long bytes = region.chargedBytes(device.index(), process);
+            int pid = region.pid(process);
             if (bytes > 0 || pid != 0) {
                 charged.merge(pid, bytes, Long::sum);
             }
         }
-        return new Claim(charged, Math.max(0, device.compute().throttled()), Math.max(0, device.denied()));
+        return new Claim(charged, Math.max(0, device.throttledNanos()), Math.max(0, device.denied()));
     }
 }

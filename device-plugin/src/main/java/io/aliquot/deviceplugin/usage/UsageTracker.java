@@ -124,7 +124,7 @@ public final class UsageTracker {
      * Takes a sample, once a second. NVML and a region are not read at the same instant, so the region is read before and
      * after, and the larger charge counts; of two samples, the smaller unattributed memory counts.
      */
-    void sample(Source source) throws NvmlException {
+    public void sample(Source source) throws NvmlException {
         long now = nanoTime.getAsLong();
         Reading reading = read(source);
         Map<ContainerName, String> slots = reading.slots;

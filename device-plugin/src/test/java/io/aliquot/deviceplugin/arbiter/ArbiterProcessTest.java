@@ -6,6 +6,8 @@ import io.aliquot.api.shim.AgentFile;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.testing.Await;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -24,6 +26,8 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(30)
 final class ArbiterProcessTest {
     private static final String GPU = "GPU-11111111-2222-3333-4444-555555555555";
+    private static final int GRANT_AT = 16; // agent.h: grant
+    private static final int ACTIVE_AT = 48; // active
 
     private final AgentMetrics metrics = new AgentMetrics();
     private final AtomicLong skipped = new AtomicLong();
@@ -113,12 +117,19 @@ final class ArbiterProcessTest {
             }
             awaitWordsAfter(slot, System.nanoTime() / 1_000_000);
         }
-        assertThat(device(slot).grant().value()).isEqualTo(300_000);
+        assertThat(word(slot, GRANT_AT) & 0xfffff).isEqualTo(300_000);
         assertThat(device(slot).unattributedBytes()).isEqualTo(3);
     }
 
     private static void awaitWordsAfter(Path slot, long millis) {
-        Await.await(() -> device(slot).active().millis() > millis);
+        Await.await(() -> word(slot, ACTIVE_AT) >>> 20 > millis);
+    }
+
+    /** A word of the arbiter in the first GPU's entry: a value of 20 bits, and before it the time in ms. */
+    private static long word(Path slot, int at) throws IOException {
+        return ByteBuffer.wrap(Files.readAllBytes(slot))
+                .order(ByteOrder.LITTLE_ENDIAN)
+                .getLong(64 + at);
     }
 
     private static AgentFile.Device device(Path slot) throws IOException {

@@ -7,13 +7,16 @@ import io.aliquot.api.nodes.GpuHealth;
 import io.aliquot.api.nodes.GpuHealth.Recovery;
 import io.aliquot.api.nodes.GpuHealth.Unhealthy;
 import io.aliquot.deviceplugin.health.HealthRules.Observation;
-import io.aliquot.deviceplugin.health.HealthRules.Probe;
 import io.aliquot.deviceplugin.health.HealthRules.Since;
 import io.aliquot.deviceplugin.nvml.GpuCondition;
 import io.aliquot.deviceplugin.nvml.GpuCondition.Fault;
+import io.aliquot.deviceplugin.nvml.NodeFeatures;
+import io.aliquot.deviceplugin.nvml.Nvml;
+import io.aliquot.deviceplugin.nvml.NvmlReading;
 import java.time.Instant;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
@@ -34,6 +37,14 @@ final class HealthRulesTest {
             new Unhealthy("XID 79 (GPU has fallen off the bus)", EARLIER, OptionalInt.of(79), Recovery.REBOOT);
     private static final Unhealthy NEEDS_PROBE =
             new Unhealthy("XID 1234", EARLIER, OptionalInt.of(1234), Recovery.PROBE);
+
+    /** What a reading says about the GPU. */
+    private record Probe(NvmlReading reading, Optional<GpuCondition> condition) {}
+
+    private static final NvmlReading ANSWER =
+            new NvmlReading.Gpus(new Nvml.Listing(List.of(), true, Set.of(), NodeFeatures.UNKNOWN), "", 0);
+    private static final Probe NOT_LISTED = new Probe(ANSWER, Optional.empty());
+    private static final Probe NOT_ASKED = new Probe(new NvmlReading.NotAsked("a driver upgrade"), Optional.empty());
 
     private final XidTable table = XidTable.load(Set.of(), Set.of());
 
@@ -79,7 +90,7 @@ final class HealthRulesTest {
 
     @Test
     void aProbeRightAfterAnXidDoesNotCount() {
-        var early = new Observation(good(), List.of(), false, Since.NOTHING, NOW);
+        var early = new Observation(good().reading, good().condition, List.of(), false, Since.NOTHING, NOW);
 
         assertThat(HealthRules.next(NEEDS_RESET, early)).isEqualTo(NEEDS_RESET);
     }
@@ -129,22 +140,20 @@ final class HealthRulesTest {
 
     @Test
     void aGpuThatIsNotListedOrCannotBeReadIsUnhealthySinceItWasFirstSo() {
-        GpuHealth gone = after(Gpu.HEALTHY, new Probe.NotListed(), Since.NOTHING);
-        GpuHealth unread =
-                after(new Unhealthy("x", EARLIER), new Probe.Unavailable("NVML does\nnot answer"), Since.NOTHING);
+        GpuHealth gone = after(Gpu.HEALTHY, NOT_LISTED, Since.NOTHING);
+        GpuHealth unread = after(new Unhealthy("x", EARLIER), unavailable("NVML does\nnot answer"), Since.NOTHING);
 
         assertThat(gone).isEqualTo(new Unhealthy("NVML does not list it any more", NOW));
         assertThat(unread).isEqualTo(new Unhealthy("NVML does not answer", EARLIER));
         assertThat(after(gone, good(), Since.NOTHING)).isEqualTo(Gpu.HEALTHY);
-        assertThat(after(NEEDS_RESET, new Probe.NotListed(), Since.NOTHING)).isEqualTo(NEEDS_RESET);
-        assertThat(after(NEEDS_RESET, new Probe.Unavailable("n"), Since.NOTHING))
-                .isEqualTo(NEEDS_RESET);
+        assertThat(after(NEEDS_RESET, NOT_LISTED, Since.NOTHING)).isEqualTo(NEEDS_RESET);
+        assertThat(after(NEEDS_RESET, unavailable("n"), Since.NOTHING)).isEqualTo(NEEDS_RESET);
     }
 
     @Test
     void whileNvmlIsNotAskedNothingChanges() {
         for (GpuHealth health : List.of(Gpu.HEALTHY, NEEDS_RESET, new Unhealthy("x", EARLIER))) {
-            assertThat(after(health, new Probe.NotAsked(), Since.NOTHING)).isEqualTo(health);
+            assertThat(after(health, NOT_ASKED, Since.NOTHING)).isEqualTo(health);
         }
     }
 
@@ -156,8 +165,8 @@ final class HealthRulesTest {
     void anErrorThatEndsWhileNvmlDoesNotAnswerStillNeedsAProbe(Recovery recovery) {
         var before = new Unhealthy("XID 79", EARLIER, OptionalInt.of(79), recovery);
 
-        GpuHealth notAsked = after(before, new Probe.NotAsked(), REBOOTED);
-        GpuHealth unavailable = after(before, new Probe.Unavailable("no driver"), REBOOTED);
+        GpuHealth notAsked = after(before, NOT_ASKED, REBOOTED);
+        GpuHealth unavailable = after(before, unavailable("no driver"), REBOOTED);
 
         assertThat(notAsked).isEqualTo(new Unhealthy("XID 79", EARLIER));
         assertThat(unavailable).isEqualTo(new Unhealthy("no driver", EARLIER));
@@ -167,7 +176,7 @@ final class HealthRulesTest {
 
     @Test
     void aLongReasonIsShortened() {
-        GpuHealth health = after(Gpu.HEALTHY, new Probe.Unavailable("x".repeat(500)), Since.NOTHING);
+        GpuHealth health = after(Gpu.HEALTHY, unavailable("x".repeat(500)), Since.NOTHING);
 
         assertThat(health.unhealthy().orElseThrow().reason()).hasSize(300).endsWith("x…");
     }
@@ -175,7 +184,13 @@ final class HealthRulesTest {
     private GpuHealth after(GpuHealth former, Probe probe, Since since, int... xids) {
         return HealthRules.next(
                 former,
-                new Observation(probe, Arrays.stream(xids).mapToObj(table::of).toList(), xids.length == 0, since, NOW));
+                new Observation(
+                        probe.reading,
+                        probe.condition,
+                        Arrays.stream(xids).mapToObj(table::of).toList(),
+                        xids.length == 0,
+                        since,
+                        NOW));
     }
 
     private static Probe good() {
@@ -187,6 +202,10 @@ final class HealthRulesTest {
     }
 
     private static Probe listed(boolean reportsRecovery, Fault... faults) {
-        return new Probe.Listed(new GpuCondition(true, List.of(faults), reportsRecovery, Set.of()));
+        return new Probe(ANSWER, Optional.of(new GpuCondition(true, List.of(faults), reportsRecovery, Set.of())));
+    }
+
+    private static Probe unavailable(String reason) {
+        return new Probe(new NvmlReading.Unavailable(reason), Optional.empty());
     }
 }

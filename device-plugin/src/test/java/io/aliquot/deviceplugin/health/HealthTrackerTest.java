@@ -190,7 +190,8 @@ final class HealthTrackerTest {
     private static NvmlReading reading(boolean reportsRecovery, String driver, int loads) {
         var condition = new GpuCondition(true, List.of(), reportsRecovery, Set.of());
         var gpu = new PhysicalGpu(UUID, 0, "NVIDIA A100", 40_960, 216, -1, condition, Map.of(), GpuKind.CARD);
-        return new NvmlReading.Gpus(List.of(gpu), true, Set.of(), driver, loads, NodeFeatures.UNKNOWN);
+        var listing = new Nvml.Listing(List.of(gpu), true, Set.of(), NodeFeatures.UNKNOWN);
+        return new NvmlReading.Gpus(listing, driver, loads);
     }
 
     private static Inventory inventory(GpuHealth health, String driver) {

@@ -4,6 +4,7 @@ import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.api.names.Resources;
 import io.aliquot.api.shim.Region;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
@@ -204,7 +205,7 @@ final class KubeletRegistrarTest {
     @Test
     @EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
     void theDevicesAreHealthyWithin100MillisecondsOfTheKubeletsSocketIn19Of20Restarts() throws Exception {
-        registrar = new KubeletRegistrar(
+        registrar = KubeletRegistrar.ofVgpus(
                 folder, SlotFiles.open(host), SHIM, new AgentMetrics(), InstantSource.system(), System::nanoTime);
         register(20);
 
@@ -340,11 +341,10 @@ final class KubeletRegistrarTest {
 
     private KubeletRegistrar newRegistrar(Duration tolerance) throws IOException {
         return new KubeletRegistrar(
-                folder,
-                SlotFiles.open(host),
-                SHIM,
+                Resources.VGPU,
+                new PluginFolder(folder, "", InstantSource.system()),
+                new Allocator(SHIM, SlotFiles.open(host))::allocate,
                 new AgentMetrics(),
-                InstantSource.system(),
                 System::nanoTime,
                 INTERVAL,
                 tolerance);

@@ -51,8 +51,8 @@ final class NvmlSessionTest {
 
         await(() -> session.latest() instanceof NvmlReading.Gpus);
         NvmlReading.Gpus gpus = (NvmlReading.Gpus) session.latest();
-        assertThat(gpus.list()).hasSize(1);
-        assertThat(gpus.complete()).isTrue();
+        assertThat(gpus.listing().gpus()).hasSize(1);
+        assertThat(gpus.listing().complete()).isTrue();
         assertThat(gpus.driver()).endsWith("-fake");
         assertThat(gpus.driverLoads()).isZero();
         assertThat(metrics.print()).contains("aliquot_agent_nvml_available 1.0");

@@ -1,30 +1,35 @@
-package io.aliquot.deviceplugin.shim;
+package io.aliquot.deviceplugin.guard;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.shim.Region;
 import io.aliquot.deviceplugin.files.SlotFiles;
+import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.api.io.TempDir;
 
-final class UnhookedFunctionCheckTest {
-    private static final int UNPLACED_ADDRESSES_AT = 128; // region.h
+final class UnhookedFunctionsTest {
+    private static final int UNHOOKED_FUNCTIONS_AT = 128; // region.h
 
     private final Path slots;
     private final AgentMetrics metrics = new AgentMetrics();
-    private final SlotFiles files;
-    private final UnhookedFunctionCheck check;
+    private final RegionGuard guard;
 
-    UnhookedFunctionCheckTest(@TempDir Path state) throws IOException {
+    UnhookedFunctionsTest(@TempDir Path state) throws IOException {
         slots = Files.createDirectory(state.resolve("slots"));
-        files = SlotFiles.open(state);
-        check = new UnhookedFunctionCheck(files.regions(), metrics);
+        guard = new RegionGuard(
+                SlotFiles.open(state),
+                () -> new DeviceHolders.Known(List.of()),
+                new RecentFindings(() -> 0),
+                metrics,
+                () -> 0);
     }
 
     @Test
@@ -32,8 +37,7 @@ final class UnhookedFunctionCheckTest {
         Files.write(slots.resolve("slot-000"), withUnhookedFunctions(0));
         Files.write(slots.resolve("slot-001"), withUnhookedFunctions(3));
 
-        files.regions().refresh();
-        check.run();
+        guard.look();
 
         assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 1.0");
     }
@@ -41,12 +45,10 @@ final class UnhookedFunctionCheckTest {
     @Test
     void doesNotCountASlotThatIsAllocatedAgain() throws IOException {
         Files.write(slots.resolve("slot-001"), withUnhookedFunctions(3));
-        files.regions().refresh();
-        check.run();
+        guard.look();
 
         Files.write(slots.resolve("slot-001"), Region.fresh());
-        files.regions().refresh();
-        check.run();
+        guard.look();
 
         assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 0.0");
     }
@@ -66,15 +68,14 @@ final class UnhookedFunctionCheckTest {
                         .waitFor())
                 .isZero();
 
-        files.regions().refresh();
-        check.run();
+        guard.look();
 
         assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 1.0");
     }
 
     private static byte[] withUnhookedFunctions(int count) {
         byte[] region = Region.fresh();
-        region[UNPLACED_ADDRESSES_AT] = (byte) count;
+        region[UNHOOKED_FUNCTIONS_AT] = (byte) count;
         return region;
     }
 }
