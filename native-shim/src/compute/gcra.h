@@ -1,5 +1,5 @@
 /*
- * Rate limiter for GPU time, as arithmetic on one word; compute.h describes the whole.
+ * Rate limiter for GPU time: a token bucket, as arithmetic on one word; compute.h describes the whole.
  *
  * It is the generic cell rate algorithm (ITU-T I.371, 1993; "virtual scheduling"). The word is the theoretical arrival
  * time: the time at which everything charged so far will have been earned at the granted rate. It needs no timer and no

@@ -1,5 +1,6 @@
 /*
- * Accounts for the device memory of this process and its container, and decides whether an allocation fits.
+ * Accounts for the device memory of this process and its container, and decides whether an allocation fits or ends in
+ * CUDA_ERROR_OUT_OF_MEMORY.
  *
  * Reserve, then check: a process first adds the bytes to its word in the region, then sums the words of all processes,
  * and takes the bytes back if the sum exceeds the limit. Of two processes that race, at least one sees the bytes of the

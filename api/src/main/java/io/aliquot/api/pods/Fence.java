@@ -3,8 +3,9 @@ package io.aliquot.api.pods;
 import static io.aliquot.api.format.FormatException.expect;
 
 /**
- * The leader that wrote a Binding: {@code <holderIdentity>/<leaseTransitions>} of the scheduler's Lease. A policy in
- * the API server refuses a Binding whose fence differs from the Lease, so a former leader cannot bind.
+ * A fencing token, the leader that wrote a Binding: {@code <holderIdentity>/<leaseTransitions>} of the scheduler's
+ * Lease. A policy in the API server refuses a Binding whose fence differs from the Lease, so a former leader cannot
+ * bind.
  *
  * @param holder the Lease's {@code holderIdentity}, not empty
  * @param transitions the Lease's {@code leaseTransitions}, from 0

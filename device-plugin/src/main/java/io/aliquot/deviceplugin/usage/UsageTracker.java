@@ -35,9 +35,10 @@ import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Attributes NVML's figures to containers, and compares them with what the shim has charged. A process belongs to the
- * container whose cgroup it is in; a container's region is that of its slot. Nothing is guessed: a process whose container
- * is not known counts as one outside of all shares.
+ * Attributes the processes of nvmlDeviceGetComputeRunningProcesses, their memory and their GPU time to containers, and
+ * compares them with what the shim has charged. A process belongs to the container whose cgroup it is in; a container's
+ * region is that of its slot. Nothing is guessed: a process whose container is not known counts as one outside of all
+ * shares.
  *
  * <p>For one thread.
  */

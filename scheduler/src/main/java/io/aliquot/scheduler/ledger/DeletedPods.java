@@ -14,7 +14,10 @@ import java.util.Set;
  * anything else of the pod, and the kernel keeps it as long as a process is in it, so a pod without a cgroup has no process
  * that uses a GPU. That must be so for a while, since a kubelet that learns of the deletion late may be about to make it.
  */
-/** Ends the claims of pods that were deleted before their end was seen, by what their nodes report. Thread-safe. */
+/**
+ * Ends the claims of pods that were force-deleted, or deleted before their end was seen, by what their nodes report.
+ * Thread-safe.
+ */
 final class DeletedPods {
     /** For how long a node must not have had a pod. */
     static final Duration ABSENT = Duration.ofSeconds(30);

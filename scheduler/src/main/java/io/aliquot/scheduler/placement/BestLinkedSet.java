@@ -17,7 +17,7 @@ import java.util.Arrays;
  * GPUs the result is always the best set, whatever the links. Beyond, it is the best set found within the budget, at
  * least as good as the greedy one.
  */
-/** Finds the set of k out of n members with the highest score. Not thread-safe; used for one search. */
+/** Finds the k of n GPUs with the best NVLink and PCIe links, by score. Not thread-safe; used for one search. */
 final class BestLinkedSet {
     /** Branches of the search, at most. */
     static final int BUDGET = 1 << 16;
