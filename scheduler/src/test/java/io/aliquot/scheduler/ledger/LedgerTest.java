@@ -62,7 +62,9 @@ public class LedgerTest {
     private static final long TEN_SECONDS = Duration.ofSeconds(10).toNanos();
     private static final PodGpuRequest WHOLE = request("APP:main: gpu=1");
 
-    private final AtomicLong now = new AtomicLong();
+    /** The clock overflows during the tests. */
+    private final AtomicLong now = new AtomicLong(Long.MAX_VALUE - 1);
+
     private final List<String> told = new ArrayList<>();
     private final LedgerListener listener = new LedgerListener() {
         @Override
@@ -177,6 +179,8 @@ public class LedgerTest {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(1000, 0, 1, true)));
         ledger.release("a", 1);
         assertThat(ledger.commit(pod("a"), "n1", WHOLE, 1)).isEqualTo(new AlreadyBound("n1"));
+        assertThat(ledger.commit(pod("a"), "n2", WHOLE, 2)).isEqualTo(new AlreadyBound("n1"));
+        assertThat(ledger.nodeOf("a")).contains("n1");
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
 
@@ -359,6 +363,29 @@ public class LedgerTest {
     }
 
     @Test
+    void whatAContainerUsesOfOneGpuIsNotItsUseOfAnother() {
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000), gpu(1, 1, 1000)));
+        var amount = new GpuAmount(100, 0, 1, false);
+        ledger.observeBound(BoundPods.of(
+                pod("a"),
+                "n1",
+                1,
+                new ContainerShare(
+                        "main",
+                        ContainerKind.APP,
+                        new Vgpus(List.of(BoundPods.vgpu(uuid(1, 0), amount), BoundPods.vgpu(uuid(1, 1), amount))))));
+        measured(700);
+        assertThat(LedgerInvariants.taken(ledger))
+                .containsEntry(uuid(1, 0), new GpuAmount(700, 0, 1, false))
+                .containsEntry(uuid(1, 1), amount);
+        assertThat(ledger.resize("a", List.of(new ContainerShareChange("main", 1001, null, null))))
+                .isInstanceOf(Resizing.Refused.class);
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
+        assertThat(ledger.resize("a", List.of(new ContainerShareChange("main", 101, null, null))))
+                .isEqualTo(new Resizing.Refused("its node no longer shares GPU " + uuid(1, 1)));
+    }
+
+    @Test
     void aRefusedResizeLeavesNoTrace() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.resize("a", List.of(new ContainerShareChange("main", 900, null, null)));
@@ -499,6 +526,7 @@ public class LedgerTest {
 
     @Test
     void aMissingAgentIsForgottenWithItsNode() {
+        ledger.setAgentReady("n1", false);
         ledger.setAgentMissing("n1");
         assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refused.class);
         ledger.removeNode("n1");
@@ -554,7 +582,10 @@ public class LedgerTest {
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
         assertThat(ledger.commit(pod("a"), "n1", HALF, 9)).isEqualTo(new AlreadyBound("n1"));
         assertThat(ledger.assumedFor(Duration.ZERO)).containsExactly(pod("a"));
-        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        ledger.assume(BoundPods.of(pod("a"), "n1", 2, BoundPods.main(uuid(1, 0), new GpuAmount(700, 0, 1, false))));
+        assertThat(ledger.assumedFor(Duration.ZERO)).as("read twice").containsExactly(pod("a"));
+        ledger.observeBound(
+                BoundPods.of(pod("a"), "n1", 2, BoundPods.main(uuid(1, 0), new GpuAmount(700, 0, 1, false))));
         assertThat(ledger.assumedFor(Duration.ZERO)).isEmpty();
         ledger.discardAssumed("a");
         assertThat(ledger.nodeOf("a")).as("the watch knows better").contains("n1");
@@ -968,7 +999,16 @@ public class LedgerTest {
         ledger.putNode("n3", sharing(10, gpu(3, 0, 1000), gpu(3, 1, 1000)));
         assertThat(ledger.maxGpusPerNode()).isEqualTo(2);
         assertThat(ledger.nodeCount()).isEqualTo(3);
+        PodGpuRequest all = request("APP:main: gpumem-percentage=100");
+        ledger.putNode("n3", sharing(10, gpu(3, 0, 5000), gpu(3, 1, 1000)));
+        assertThat(ledger.models().demand(all).gpuMiB()).isEqualTo(5000);
         ledger.removeNode("n3");
+        ledger.putNode("n1", sharing(10));
+        ledger.putNode("n2", sharing(10));
+        assertThat(ledger.models().demand(all).gpuMiB())
+                .as("no node has the model")
+                .isEqualTo(1);
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
         assertThat(ledger.maxGpusPerNode()).isEqualTo(1);
         assertThat(ledger.nodeCount()).isEqualTo(2);
     }

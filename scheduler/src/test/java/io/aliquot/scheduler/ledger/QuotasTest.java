@@ -104,6 +104,10 @@ class QuotasTest {
         assertThat(commit("d", "APP:main: gpumem=100 gpucores=10"))
                 .isEqualTo(
                         new Conflict("namespace team-a has 0 of 3 vGPUs left, the pod needs 1 (ResourceQuota gpus)"));
+        ledger.observeEnded("c");
+        assertThat(commit("d", "APP:main: gpumem=100 gpucores=40"))
+                .as("cores and vGPUs of a pod that has ended")
+                .isInstanceOf(Granted.class);
     }
 
     /** It has only what others leave. */
@@ -125,6 +129,8 @@ class QuotasTest {
                         "namespace team-a has 5000 of 5000 MiB left, the pod needs 6000 (ResourceQuota small)"));
         ledger.removeQuota("team-a", "small");
         assertThat(commit("a", "APP:main: gpumem=6000")).isInstanceOf(Granted.class);
+        assertThat(ledger.overQuota(pod("b"), request("APP:main: gpumem=15000")))
+                .contains("namespace team-a has 14000 of 20000 MiB left, the pod needs 15000 (ResourceQuota gpus)");
     }
 
     @Test
@@ -189,6 +195,16 @@ class QuotasTest {
         now.addAndGet(2 * Ledger.RESERVATION_TIME.toNanos());
         ledger.expire();
         assertThat(used().memoryMiB()).isEqualTo(6000);
+    }
+
+    @Test
+    void noCapacityIsReservedBeyondTheQuota() {
+        quota(MEMORY, 5000);
+        PodGpuRequest request = request("APP:main: gpumem=6000");
+        ledger.reserve(pod("a"), "n1", request);
+        assertThat(ledger.reserveFor(pod("b"), "n1", request, Set.of())).isFalse();
+        assertThat(ledger.nodeOf("a")).isEmpty();
+        assertThat(ledger.nodeOf("b")).isEmpty();
     }
 
     @Test
@@ -334,6 +350,7 @@ class QuotasTest {
                 new Quota("team-a", "gpus", "uid", Map.of(MEMORY, 5000L), List.of(new QuotaScope.Deadline(false))));
         bound("a", 1, 1, 4000);
         assertThat(used().memoryMiB()).isEqualTo(4000);
+        ledger.takeNamespacesWithRoom();
         BoundPod a = ledger.bound("a").orElseThrow();
         ledger.observeBound(new BoundPod(
                 a.id(),
@@ -348,6 +365,7 @@ class QuotasTest {
                 a.grace(),
                 a.leavesBy()));
         assertThat(used()).isEqualTo(QuotaAmount.NONE);
+        assertThat(ledger.takeNamespacesWithRoom()).containsExactly("team-a");
         assertThat(commit("b", "APP:main: gpumem=5000")).isInstanceOf(Granted.class);
     }
 
