@@ -71,7 +71,7 @@ final class ContainerGpuSelector {
      * Selects {@code k} of the candidates.
      *
      * @param candidates indexes of GPUs, in ascending order; at least {@code k}
-     * @return indexes in ascending order; empty if no NUMA domain has enough candidates and the pod requires one
+     * @return indexes; empty if no NUMA domain has enough candidates and the pod requires one
      */
     int[] select(int[] candidates, int k, Optional<Numa> numa) {
         if (k > 1 && numa.isPresent()) {
@@ -129,7 +129,6 @@ final class ContainerGpuSelector {
             int[] rest = bestLinked(Arrays.copyOfRange(sorted, from, to), fixed, k - from, false);
             System.arraycopy(rest, 0, set, from, rest.length);
         }
-        Arrays.sort(set);
         return set;
     }
 
@@ -183,7 +182,7 @@ final class ContainerGpuSelector {
     /** Sum of the link scores from a GPU to those that the pod's other containers use. */
     private long linkScoreToUsed(GpuCapacity capacity) {
         long score = 0;
-        for (int gpu = 0; anyUsed && gpu < used.length; gpu++) {
+        for (int gpu = 0; gpu < used.length; gpu++) {
             if (used[gpu]) {
                 score += capacity.linkScoreTo(gpus.get(gpu).capacity);
             }
@@ -211,7 +210,7 @@ final class ContainerGpuSelector {
     /** Sum of the link scores within a set and to the GPUs of the pod's other containers; 0 if links are unknown. */
     private long linkScore(int[] set) {
         long score = 0;
-        for (int i = 0; linksKnown && i < set.length; i++) {
+        for (int i = 0; i < set.length; i++) {
             GpuCapacity capacity = gpus.get(set[i]).capacity;
             score += linkScoreToUsed(capacity);
             for (int j = 0; j < i; j++) {

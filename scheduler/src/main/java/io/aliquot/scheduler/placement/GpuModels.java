@@ -166,7 +166,7 @@ public final class GpuModels {
     private long models(PodGpuRequest request) {
         long taken = DemandVector.ANY;
         for (Map.Entry<Model, Known> model : models.entrySet()) {
-            if (model.getValue().number() < LAST && !takes(request, model.getValue())) {
+            if (!takes(request, model.getValue())) {
                 taken &= ~(1L << model.getValue().number());
             }
         }

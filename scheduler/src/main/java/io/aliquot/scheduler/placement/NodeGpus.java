@@ -110,9 +110,4 @@ public final class NodeGpus {
     public int hashCode() {
         return Objects.hash(inventory, sharing, cordoned);
     }
-
-    @Override
-    public String toString() {
-        return sharing.print() + " " + inventory.print() + " without " + cordoned;
-    }
 }

@@ -93,10 +93,8 @@ public final class PodGpuRequest {
     public static PodGpuRequest of(
             List<ContainerGpuRequest> containers, PlacementPreferences placement, boolean preferences) {
         Compatibility compatibility = placement.compatibility().orElse(Compatibility.NONE);
-        List<ContainerGpuRequest> interpreted = compatibility == Compatibility.NONE
-                ? containers
-                : containers.stream().map(one -> one.as(compatibility)).toList();
-        return new PodGpuRequest(interpreted, placement, preferences);
+        return new PodGpuRequest(
+                containers.stream().map(one -> one.as(compatibility)).toList(), placement, preferences);
     }
 
     /** The same pod with other requests of its containers. */

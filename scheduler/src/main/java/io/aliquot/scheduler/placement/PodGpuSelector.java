@@ -163,33 +163,26 @@ final class PodGpuSelector {
         return Arrays.copyOf(candidates, count);
     }
 
-    /** Whether a GPU holds a vGPU of a container beside the vGPUs already assigned. */
+    /** Whether a GPU that the container does not have yet holds a vGPU of it, beside the vGPUs already assigned. */
     private boolean holds(int container, int gpu) {
         GpuInfo free = gpus.get(gpu);
-        if (containers.size() == 1) {
-            return !assigned[container][gpu] && GpuSelector.holds(pod, request(container), free);
-        }
-        if (assigned[container][gpu] || !GpuSelector.holdsWhenEmpty(pod, request(container), free.capacity)) {
+        if (!GpuSelector.holdsWhenEmpty(pod, request(container), free.capacity)) {
             return false;
         }
         GpuAmount amount = amountWith(container, gpu);
         return free.holds(amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
     }
 
-    /** The amount that the pod would hold of a GPU if a container got a vGPU there. */
+    /** The amount that the pod would hold of a GPU if a container that does not have it got a vGPU there. */
     private GpuAmount amountWith(int container, int gpu) {
-        boolean before = assigned[container][gpu];
         assigned[container][gpu] = true;
         GpuAmount amount = amount(gpu);
-        assigned[container][gpu] = before;
+        assigned[container][gpu] = false;
         return amount;
     }
 
     /** The amount that the pod holds of a GPU by the assignments so far. */
     private GpuAmount amount(int gpu) {
-        if (!isUsed(gpu)) {
-            return GpuAmount.NOTHING;
-        }
         GpuAmount.Peak peak = new GpuAmount.Peak();
         GpuCapacity capacity = gpus.get(gpu).capacity;
         for (int container = 0; container < containers.size(); container++) {
@@ -340,12 +333,8 @@ final class PodGpuSelector {
 
     /** Fullness of a GPU with the assignments so far, 0 to {@link GpuInfo#FULL}. */
     private int fullness(int gpu) {
-        GpuInfo free = gpus.get(gpu);
-        if (!isUsed(gpu)) {
-            return free.fullness;
-        }
         GpuAmount amount = amount(gpu);
-        return free.fullnessWith(amount.memoryMiB(), amount.cores(), amount.exclusive());
+        return gpus.get(gpu).fullnessWith(amount.memoryMiB(), amount.cores(), amount.exclusive());
     }
 
     // The reason for a refusal.
@@ -363,9 +352,7 @@ final class PodGpuSelector {
         }
         Reason[] obstacles = new Reason[gpus.size()];
         for (int gpu = 0; gpu < gpus.size(); gpu++) {
-            obstacles[gpu] = assigned[container][gpu]
-                    ? Reason.NONE
-                    : obstacle(pod, request, gpus.get(gpu), amountWith(container, gpu));
+            obstacles[gpu] = obstacle(pod, request, gpus.get(gpu), amountWith(container, gpu));
         }
         for (Reason reason : Reason.values()) {
             if (reason == Reason.NUMA_DOMAINS) {

@@ -7,10 +7,12 @@ import static io.aliquot.scheduler.placement.Gpus.request;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
 
 import io.aliquot.api.nodes.ForeignHolder;
 import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.NodeLabel;
 import io.aliquot.api.nodes.Scaling;
 import io.aliquot.api.nodes.SharingMode;
 import io.aliquot.api.nodes.VisibleDevices;
@@ -27,8 +29,10 @@ import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Commitment.Unresolved;
 import io.aliquot.scheduler.ledger.ForeignPod.ForeignVgpu;
+import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.Feasibility;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuInfo;
 import io.aliquot.scheduler.placement.Gpus;
@@ -47,15 +51,20 @@ import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 public class LedgerTest {
     private static final PodGpuRequest HALF = request("APP:main: gpumem=500");
     private static final long TEN_SECONDS = Duration.ofSeconds(10).toNanos();
     private static final PodGpuRequest WHOLE = request("APP:main: gpu=1");
 
-    private final AtomicLong now = new AtomicLong();
+    /** The clock overflows during the tests. */
+    private final AtomicLong now = new AtomicLong(Long.MAX_VALUE - 1);
+
     private final List<String> told = new ArrayList<>();
     private final LedgerListener listener = new LedgerListener() {
         @Override
@@ -75,6 +84,11 @@ public class LedgerTest {
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
         ledger.putNode("n2", sharing(10, gpu(2, 0, 1000)));
         told.clear();
+    }
+
+    @AfterEach
+    void theSumsAreThoseOfTheClaims() {
+        LedgerInvariants.recount(ledger);
     }
 
     @Test
@@ -165,6 +179,8 @@ public class LedgerTest {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(1000, 0, 1, true)));
         ledger.release("a", 1);
         assertThat(ledger.commit(pod("a"), "n1", WHOLE, 1)).isEqualTo(new AlreadyBound("n1"));
+        assertThat(ledger.commit(pod("a"), "n2", WHOLE, 2)).isEqualTo(new AlreadyBound("n1"));
+        assertThat(ledger.nodeOf("a")).contains("n1");
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
 
@@ -347,6 +363,29 @@ public class LedgerTest {
     }
 
     @Test
+    void whatAContainerUsesOfOneGpuIsNotItsUseOfAnother() {
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000), gpu(1, 1, 1000)));
+        var amount = new GpuAmount(100, 0, 1, false);
+        ledger.observeBound(BoundPods.of(
+                pod("a"),
+                "n1",
+                1,
+                new ContainerShare(
+                        "main",
+                        ContainerKind.APP,
+                        new Vgpus(List.of(BoundPods.vgpu(uuid(1, 0), amount), BoundPods.vgpu(uuid(1, 1), amount))))));
+        measured(700);
+        assertThat(LedgerInvariants.taken(ledger))
+                .containsEntry(uuid(1, 0), new GpuAmount(700, 0, 1, false))
+                .containsEntry(uuid(1, 1), amount);
+        assertThat(ledger.resize("a", List.of(new ContainerShareChange("main", 1001, null, null))))
+                .isInstanceOf(Resizing.Refused.class);
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
+        assertThat(ledger.resize("a", List.of(new ContainerShareChange("main", 101, null, null))))
+                .isEqualTo(new Resizing.Refused("its node no longer shares GPU " + uuid(1, 1)));
+    }
+
+    @Test
     void aRefusedResizeLeavesNoTrace() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.resize("a", List.of(new ContainerShareChange("main", 900, null, null)));
@@ -372,8 +411,11 @@ public class LedgerTest {
         ledger.putNode("n1", new NodeFacts.Unavailable("for a while"));
         assertThat(ledger.resize("b", List.of(new ContainerShareChange("main", 401, null, null))))
                 .isEqualTo(new Resizing.Refused("its node no longer shares GPU " + uuid(1, 0)));
-        assertThat(ledger.resize("b", List.of(new ContainerShareChange("main", 1, 0, null))))
-                .isInstanceOf(Resizing.Prepared.class);
+        for (Integer[] smaller : new Integer[][] {{null, 0}, {1, null}, {1, 0}}) {
+            assertThat(ledger.resize("b", List.of(new ContainerShareChange("main", smaller[0], smaller[1], null))))
+                    .isInstanceOf(Resizing.Prepared.class);
+            ledger.rollbackResize("b", 1);
+        }
         assertThat(ledger.resize("c", List.of())).isEqualTo(new Resizing.Unknown());
     }
 
@@ -484,6 +526,7 @@ public class LedgerTest {
 
     @Test
     void aMissingAgentIsForgottenWithItsNode() {
+        ledger.setAgentReady("n1", false);
         ledger.setAgentMissing("n1");
         assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refused.class);
         ledger.removeNode("n1");
@@ -539,7 +582,10 @@ public class LedgerTest {
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
         assertThat(ledger.commit(pod("a"), "n1", HALF, 9)).isEqualTo(new AlreadyBound("n1"));
         assertThat(ledger.assumedFor(Duration.ZERO)).containsExactly(pod("a"));
-        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        ledger.assume(BoundPods.of(pod("a"), "n1", 2, BoundPods.main(uuid(1, 0), new GpuAmount(700, 0, 1, false))));
+        assertThat(ledger.assumedFor(Duration.ZERO)).as("read twice").containsExactly(pod("a"));
+        ledger.observeBound(
+                BoundPods.of(pod("a"), "n1", 2, BoundPods.main(uuid(1, 0), new GpuAmount(700, 0, 1, false))));
         assertThat(ledger.assumedFor(Duration.ZERO)).isEmpty();
         ledger.discardAssumed("a");
         assertThat(ledger.nodeOf("a")).as("the watch knows better").contains("n1");
@@ -893,6 +939,355 @@ public class LedgerTest {
         assertThat(ledger.view("n1").orElseThrow().holdings()).isEmpty();
         assertThat(ledger.resize("h", List.of())).isInstanceOf(Resizing.Unknown.class);
         assertThat(told).noneMatch(event -> event.startsWith("over"));
+    }
+
+    @Test
+    void aPodHoldsASharedGpuFromItsBindingOn() {
+        ledger.observeBound(BoundPods.of(pod("without GPUs"), "n1", 1));
+        ledger.reserve(pod("a"), "n1", HALF);
+        ledger.reserveFor(pod("b"), "n1", HALF, Set.of());
+        assertThat(ledger.holdsShares("n1")).isFalse();
+        ledger.commit(pod("a"), "n1", HALF, 1);
+        assertThat(ledger.holdsShares("n1")).isTrue();
+        assertThat(ledger.holdsShares("n2")).isFalse();
+        assertThat(ledger.holdsShares("n9")).isFalse();
+        assertThat(ledger.holders("n1", uuid(1, 0))).containsExactly(pod("a"));
+        assertThat(ledger.holders("n9", uuid(1, 0))).isEmpty();
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "500, 50, false, 500, 50, false",
+        "500, 50, false, 501, 50, true",
+        "500, 50, false, 500, 51, true",
+        "500,  0, true,  500,  0, true", // a whole card, and a share beside it
+    })
+    void podsOverallocateAGpuIfOneAmountExceedsItOrAWholeCardIsNotAlone(
+            int memoryMiB, int cores, boolean exclusive, int otherMiB, int otherCores, boolean overallocated) {
+        BoundPod one = bound("a", "n1", uuid(1, 0), new GpuAmount(memoryMiB, cores, 1, exclusive));
+        BoundPod other = bound("b", "n1", uuid(1, 0), new GpuAmount(otherMiB, otherCores, 1, false));
+        assertThat(ledger.overallocated("n1", uuid(1, 0), List.of(one, other))).isEqualTo(overallocated);
+        assertThat(ledger.overallocated("n1", uuid(1, 0), List.of(one))).isFalse();
+        assertThat(ledger.overallocated("n1", uuid(1, 9), List.of(one, other))).isFalse();
+        assertThat(ledger.overallocated("n9", uuid(1, 0), List.of(one, other))).isFalse();
+        ledger.putNode("n1", sharing(1, gpu(1, 0, 2000)));
+        assertThat(ledger.overallocated("n1", uuid(1, 0), List.of(one, other)))
+                .as("a single slot")
+                .isTrue();
+    }
+
+    @Test
+    void theRequestsOfBoundPodsAreListedFromTheOldestPodOn() {
+        var large = new GpuAmount(800, 20, 1, false);
+        var small = new GpuAmount(100, 0, 1, false);
+        ledger.observeBound(BoundPods.of(pod("c"), "n1", 0, 5, HostResources.NONE, BoundPods.main(uuid(1, 0), large)));
+        ledger.observeBound(BoundPods.of(pod("b"), "n2", 0, 4, HostResources.NONE, BoundPods.main(uuid(2, 0), small)));
+        ledger.observeBound(
+                BoundPods.of(pod("a"), "n2", 0, 5, new HostResources(7, 7), BoundPods.main(uuid(2, 0), small)));
+        ledger.observeBound(BoundPods.of(pod("without GPUs"), "n1", 1));
+        ledger.commit(pod("not seen yet"), "n1", request("APP:main: gpumem=100"), 1);
+        assertThat(ledger.boundRequests())
+                .containsExactly(
+                        request("APP:main: gpumem=100"),
+                        request("APP:main: gpumem=100").withHostRequests(new HostResources(7, 7)),
+                        request("APP:main: gpumem=800 gpucores=20"));
+    }
+
+    @Test
+    void theMostGpusOfANodeFollowTheNodes() {
+        assertThat(ledger.maxGpusPerNode()).isEqualTo(1);
+        ledger.putNode("n3", sharing(10, gpu(3, 0, 1000), gpu(3, 1, 1000)));
+        assertThat(ledger.maxGpusPerNode()).isEqualTo(2);
+        assertThat(ledger.nodeCount()).isEqualTo(3);
+        PodGpuRequest all = request("APP:main: gpumem-percentage=100");
+        ledger.putNode("n3", sharing(10, gpu(3, 0, 5000), gpu(3, 1, 1000)));
+        assertThat(ledger.models().demand(all).gpuMiB()).isEqualTo(5000);
+        ledger.removeNode("n3");
+        ledger.putNode("n1", sharing(10));
+        ledger.putNode("n2", sharing(10));
+        assertThat(ledger.models().demand(all).gpuMiB())
+                .as("no node has the model")
+                .isEqualTo(1);
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
+        assertThat(ledger.maxGpusPerNode()).isEqualTo(1);
+        assertThat(ledger.nodeCount()).isEqualTo(2);
+    }
+
+    @Test
+    void freeCapacitiesAreThoseOfNodesThatTakePods() {
+        assertThat(ledger.freeCapacities()).hasSize(2);
+        ledger.setAgentReady("n1", false);
+        assertThat(ledger.freeCapacities()).hasSize(1);
+        ledger.commit(pod("a"), "n2", HALF.withHostRequests(new HostResources(100, 0)), 1);
+        FreeCapacity free = ledger.freeCapacities().get(0);
+        assertThat(free.gpuMiB(0)).isEqualTo(500);
+        assertThat(free.cpuMillis()).isEqualTo(900);
+        ledger.putNode("n2", new NodeFacts.Unavailable("for a while"));
+        assertThat(ledger.freeCapacities()).isEmpty();
+        assertThat(ledger.account("n2").orElseThrow().freeCapacity()).isEmpty();
+        assertThat(ledger.account("n9")).isEmpty();
+    }
+
+    @Test
+    void theGpusOfANodeAreAnotherOwnersOnlyIfThatIsCertain() {
+        assertThat(ledger.sharesGpus("n1")).isTrue();
+        assertThat(ledger.sharesGpus("n9")).isTrue();
+        ledger.putNode("n1", new NodeFacts.Unavailable("no inventory yet"));
+        assertThat(ledger.sharesGpus("n1")).isTrue();
+        ledger.putNode("n1", NodeFacts.Unavailable.notLabeled(new NodeLabel("gpu", "on")));
+        assertThat(ledger.sharesGpus("n1")).isFalse();
+        assertThat(ledger.view("n1").orElseThrow().unavailableReason()).isEqualTo("not labelled gpu=on");
+    }
+
+    @Test
+    void theRevisionDiffersAfterEachChangeOfTheView() {
+        assertThat(ledger.revision("n9")).isEqualTo(-1);
+        var revisions = new ArrayList<Long>();
+        for (Runnable change : List.<Runnable>of(
+                () -> {},
+                () -> ledger.reserve(pod("a"), "n1", HALF),
+                () -> ledger.commit(pod("a"), "n1", HALF, 1),
+                () -> ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 0, 1, false))),
+                () -> ledger.setAgentReady("n1", false),
+                () -> ledger.putNode("n1", sharing(9, gpu(1, 0, 1000))),
+                () -> ledger.observeEnded("a"))) {
+            change.run();
+            revisions.add(ledger.revision("n1"));
+        }
+        assertThat(revisions).doesNotHaveDuplicates();
+    }
+
+    /** The answers of a node are cached until its changes are. */
+    @Test
+    void aClaimThatOnlyChangesItsStateLeavesTheAnswersToPodsValid() {
+        ledger.reserve(pod("a"), "n1", HALF);
+        NodeAccountView account = ledger.account("n1").orElseThrow();
+        long changes = account.changes();
+        ledger.commit(pod("a"), "n1", HALF, 1);
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 0, 1, false)));
+        assertThat(account.changes()).isEqualTo(changes);
+        ledger.observeEnded("a");
+        assertThat(account.changes()).isNotEqualTo(changes);
+        ledger.removeNode("n1");
+        assertThat(account.changes()).isEqualTo(NodeAccountView.CLOSED);
+    }
+
+    @Test
+    void theConnectedScoringChoosesTheGpuOfAPodWithThePolicyFragmentation() {
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 2000), gpu(1, 1, 1000)));
+        PodGpuRequest pod = request(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=500");
+        assertThat(gpuOf((Granted) ledger.commit(pod("a"), "n1", pod, 1))).isEqualTo(uuid(1, 1));
+        ledger.connect(candidates -> candidates.gpu(candidates.count() - 1));
+        assertThat(gpuOf((Granted) ledger.commit(pod("b"), "n1", pod, 1))).isEqualTo(uuid(1, 0));
+        PodGpuRequest two = request(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=900");
+        assertThat(ledger.commit(pod("c"), "n1", two, 1)).isInstanceOf(Granted.class);
+        assertThat(ledger.commit(pod("d"), "n1", two, 1)).isEqualTo(new Conflict("no GPU with 900 MiB free"));
+    }
+
+    private static String gpuOf(Granted granted) {
+        return Gpus.of(granted.containers(), "main").uuids().get(0);
+    }
+
+    @Test
+    void ofANodesViewThePodsThatGoAreLeftOut() {
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(300, 10, 1, false)));
+        ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(200, 20, 1, false)));
+        NodeView view = ledger.view("n1").orElseThrow();
+        assertThat(view.gpusWithout(Set.of("a")))
+                .extracting(GpuInfo::allocated)
+                .containsExactly(new GpuAmount(200, 20, 1, false));
+        assertThat(view.gpusWithout(Set.of("a", "b")))
+                .extracting(GpuInfo::allocated)
+                .containsExactly(GpuAmount.NOTHING);
+        assertThat(view.gpusWithout(Set.of("c"))).isEqualTo(view.gpus());
+    }
+
+    @Test
+    void aWholeCardThatIsReservedForAPreemptorStaysOneWithoutItsVictim() {
+        ledger.observeBound(bound("victim", "n1", uuid(1, 0), new GpuAmount(1000, 0, 1, true)));
+        assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of("victim"))).isTrue();
+        NodeView view = ledger.view("n1").orElseThrow();
+        assertThat(view.gpusWithout(Set.of("victim")))
+                .extracting(GpuInfo::allocated)
+                .containsExactly(new GpuAmount(1000, 0, 1, true));
+        assertThat(view.gpusWithout(Set.of("victim", "c")))
+                .extracting(GpuInfo::allocated)
+                .containsExactly(GpuAmount.NOTHING);
+    }
+
+    @Test
+    void eventsAreTakenOnceAndThoseOfNodesThatAreGoneAreDropped() {
+        var events = new LedgerEvents();
+        for (String node : List.of("n1", "n2")) {
+            events.capacityFreed(node);
+            events.overallocated(node, uuid(1, 0));
+        }
+        events.keepOnly(Set.of("n1"));
+        assertThat(events.takeFreed()).containsExactly("n1");
+        assertThat(events.takeFreed()).isEmpty();
+        assertThat(events.takeOverallocated()).containsExactly(new LedgerEvents.OverallocatedGpu("n1", uuid(1, 0)));
+        assertThat(events.takeOverallocated()).isEmpty();
+    }
+
+    @Test
+    void aNodeThatChangesOrWhoseAgentBecomesReadyMayHaveCapacity() {
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
+        ledger.setAgentReady("n1", true);
+        ledger.putNode("n1", new NodeFacts.Unavailable("for a while"));
+        ledger.setAgentMissing("n1");
+        ledger.setAgentReady("n1", false);
+        assertThat(told).isEmpty();
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
+        ledger.setAgentReady("n1", true);
+        assertThat(told).containsExactly("freed n1", "freed n1");
+    }
+
+    @Test
+    void aPodThatTheWatchReportsOnAnotherNodeLeavesTheFirstOne() {
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 0, 1, false)));
+        ledger.observeBound(
+                BoundPods.of(pod("a"), "n2", 2, BoundPods.main(uuid(2, 0), new GpuAmount(500, 0, 1, false))));
+        assertThat(ledger.nodeOf("a")).contains("n2");
+        assertThat(ledger.view("n1").orElseThrow().holdings()).isEmpty();
+        assertThat(told).containsExactly("freed n1");
+    }
+
+    @Test
+    void aNewerVersionThatIsReadOfAPodThatTheWatchReportedNeedsNoConfirmation() {
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 0, 1, false)));
+        ledger.assume(BoundPods.of(pod("a"), "n1", 2, BoundPods.main(uuid(1, 0), new GpuAmount(600, 0, 1, false))));
+        assertThat(taken().memoryMiB()).isEqualTo(600);
+        assertThat(ledger.assumedNode("a")).isEmpty();
+        assertThat(view("a").isShareOf(uuid(1, 0))).isTrue();
+        assertThat(view("a").isShareOf(uuid(2, 0))).isFalse();
+        assertThat(told).as("its former share").containsExactly("freed n1");
+    }
+
+    @Test
+    void aReservationEndsWhereThePodNoLongerFitsAndOneOfAPreemptorStays() {
+        ledger.reserve(pod("a"), "n1", HALF);
+        ledger.reserve(pod("a"), "n1", request("APP:main: gpumem=1001"));
+        assertThat(ledger.nodeOf("a")).isEmpty();
+        assertThat(told).containsExactly("freed n1");
+        ledger.reserve(pod("a"), "n1", HALF);
+        ledger.reserve(pod("a"), "n2", HALF);
+        assertThat(ledger.nodeOf("a")).contains("n2");
+        assertThat(ledger.view("n1").orElseThrow().holdings()).isEmpty();
+        ledger.reserveFor(pod("c"), "n1", HALF, Set.of());
+        assertThat(ledger.reserveFor(pod("c"), "n2", WHOLE, Set.of())).isFalse();
+        assertThat(ledger.nodeOf("c")).contains("n1");
+    }
+
+    /** GPUs count for 80 %, CPU and memory for 10 % each; the GPU is at most half full: no cores are requested. */
+    @Test
+    void theFullnessOfANodeIsOfItsGpusAndOfTheCpuAndMemoryThatOtherPodsRequest() {
+        ledger.observeBound(BoundPods.of(pod("other"), "n1", 0, 0, new HostResources(500, 250)));
+        PodGpuRequest pod = HALF.withHostRequests(new HostResources(300, 300));
+        double fullness = 0.8 * 0.25 + 0.1 * 0.5 + 0.1 * 0.25;
+        assertThat(fullness("n1", "a", pod)).isCloseTo(fullness, within(1e-5));
+        ledger.reserve(pod("a"), "n1", pod);
+        assertThat(fullness("n1", "a", pod)).as("its own reservation").isCloseTo(fullness, within(1e-5));
+        ledger.putNode(
+                "n2",
+                new NodeFacts.Sharing(Gpus.inventory(10, gpu(2, 0, 1000)), Placement.BINPACK, HostResources.NONE));
+        assertThat(fullness("n2", "b", HALF)).as("without CPU and memory").isCloseTo(0.8 * 0.25 + 0.2, within(1e-5));
+    }
+
+    private double fullness(String node, String uid, PodGpuRequest pod) {
+        return ((Feasibility.Fits) ledger.feasibility(node, uid, pod)).fullness();
+    }
+
+    @Test
+    void aPodsCandidatesDisregardItsOwnReservation() {
+        PodGpuRequest pod = request(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=400")
+                .withHostRequests(new HostResources(300, 0));
+        ledger.reserve(pod("a"), "n1", pod);
+        var candidates = new CandidatePlacements(pod, ledger.models());
+        NodeAccountView account = ledger.account("n1").orElseThrow();
+        account.feasibility("a", pod, Set.of(), Optional.of(candidates));
+        assertThat(candidates.before().gpuMiB(0)).isEqualTo(1000);
+        assertThat(candidates.before().cpuMillis()).isEqualTo(1000);
+        account.feasibility("another", pod, Set.of(), Optional.of(candidates));
+        assertThat(candidates.before().gpuMiB(0)).isEqualTo(600);
+        assertThat(candidates.after(0).cpuMillis()).isEqualTo(400);
+    }
+
+    @Test
+    void aNodeSaysWhyItTakesNoPods() {
+        assertThat(ledger.view("n1").orElseThrow().unavailableReason()).isEmpty();
+        ledger.setAgentReady("n1", false);
+        assertThat(ledger.view("n1").orElseThrow().unavailableReason())
+                .isEqualTo("the node's device plugin is not ready or does not answer");
+        ledger.putNode("n1", new NodeFacts.Unavailable("for a while"));
+        assertThat(ledger.view("n1").orElseThrow().unavailableReason()).isEqualTo("for a while");
+    }
+
+    @Test
+    void onlyAPodWithGpusThatTheWatchReportedLingersAfterItsDeletion() {
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(100, 0, 1, false)));
+        ledger.observeBound(BoundPods.of(pod("web"), "n1", 1));
+        ledger.commit(pod("b"), "n1", HALF, 1);
+        assertThat(ledger.deletedBeforeEnd("a")).isTrue();
+        assertThat(ledger.deletedBeforeEnd("web")).isFalse();
+        assertThat(ledger.deletedBeforeEnd("b")).isFalse();
+        assertThat(ledger.deletedBeforeEnd("unknown")).isFalse();
+        assertThat(ledger.nodeOf("web")).isEmpty();
+        assertThat(ledger.nodeOf("b")).isEmpty();
+        assertThat(ledger.view("n1").orElseThrow().holdings()).hasSize(1);
+    }
+
+    @Test
+    void twoReportsAtMostTheLongestGapApartAreOfOneAbsence() {
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        ledger.deletedBeforeEnd("a");
+        nodeHas("n1");
+        now.addAndGet(DeletedPods.LONGEST_GAP.toNanos());
+        nodeHas("n1");
+        now.addAndGet(DeletedPods.ABSENT.minus(DeletedPods.LONGEST_GAP).toNanos());
+        assertThat(ledger.observe(pods("n1"), now.get())).containsExactly(pod("a"));
+    }
+
+    @Test
+    void aResizeChangesTheNamedContainerAloneAndKeepsWhatItDoesNotName() {
+        ledger.observeBound(BoundPods.of(pod("a"), "n1", 1, share("main", 500), share("other", 400)));
+        var resized = (Resizing.Prepared)
+                ledger.resize("a", List.of(new ContainerShareChange("main", null, 30, CorePolicy.ELASTIC)));
+        assertThat(resized.shares().get(0).vgpus().print())
+                .isEqualTo(uuid(1, 0) + " memory=500Mi cores=30 policy=elastic context=0Mi\n");
+        assertThat(resized.shares().get(1)).isEqualTo(share("other", 400));
+        ledger.rollbackResize("a", 1);
+        var again = (Resizing.Prepared) ledger.resize("a", List.of(new ContainerShareChange("other", 100, null, null)));
+        assertThat(again.shares().get(0)).isEqualTo(share("main", 500));
+    }
+
+    @Test
+    void foreignPodsFreeOrTakeCapacityWhenTheirReportsChange() {
+        ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu", true);
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
+        var foreign = new ForeignPod(
+                pod("h"),
+                "n1",
+                List.of(new ForeignVgpu(uuid(1, 0), new GpuAmount(300, 0, 1, false), new Mebibytes(1))));
+        others(ledger, 0);
+        told.clear();
+        ledger.observeForeign(foreign);
+        ledger.observeForeign(foreign);
+        assertThat(told).containsExactly("freed n1");
+        others(ledger, 400);
+        others(ledger, 400);
+        assertThat(told).as("another measurement").containsExactly("freed n1", "freed n1");
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 0, 1, false)));
+        assertThat(taken()).as("with a pod of its own").isEqualTo(new GpuAmount(900, 0, 2, false));
+        told.clear();
+        ledger.removeForeign("n1", "unknown");
+        assertThat(told).isEmpty();
+        ledger.removeForeign("n1", "h");
+        ledger.removeForeign("n1", "h");
+        assertThat(told).containsExactly("freed n1");
+        ledger.putNode("n2", new NodeFacts.Unavailable("for a while"));
+        ledger.observeForeign(new ForeignPod(pod("h"), "n2", List.of()));
+        assertThat(told).as("not of a node that takes no pods").containsExactly("freed n1");
+        ledger.removeForeign("n2", "h");
     }
 
     public static NodeFacts sharing(int slots, Gpu... gpus) {

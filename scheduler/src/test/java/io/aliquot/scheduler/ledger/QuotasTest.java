@@ -8,17 +8,25 @@ import static io.aliquot.scheduler.placement.Gpus.request;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.placement.PodScopes;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** Quotas in the ledger: what a pod counts for, and when one is refused. Two nodes with two GPUs of 20,000 MiB. */
 class QuotasTest {
@@ -29,6 +37,11 @@ class QuotasTest {
     void nodes() {
         ledger.putNode("n1", LedgerTest.sharing(10, gpu(1, 0, 20_000), gpu(1, 1, 20_000)));
         ledger.putNode("n2", LedgerTest.sharing(10, gpu(2, 0, 20_000), gpu(2, 1, 20_000)));
+    }
+
+    @AfterEach
+    void theSumsAreThoseOfTheClaims() {
+        LedgerInvariants.recount(ledger);
     }
 
     @Test
@@ -91,6 +104,10 @@ class QuotasTest {
         assertThat(commit("d", "APP:main: gpumem=100 gpucores=10"))
                 .isEqualTo(
                         new Conflict("namespace team-a has 0 of 3 vGPUs left, the pod needs 1 (ResourceQuota gpus)"));
+        ledger.observeEnded("c");
+        assertThat(commit("d", "APP:main: gpumem=100 gpucores=40"))
+                .as("cores and vGPUs of a pod that has ended")
+                .isInstanceOf(Granted.class);
     }
 
     /** It has only what others leave. */
@@ -112,6 +129,8 @@ class QuotasTest {
                         "namespace team-a has 5000 of 5000 MiB left, the pod needs 6000 (ResourceQuota small)"));
         ledger.removeQuota("team-a", "small");
         assertThat(commit("a", "APP:main: gpumem=6000")).isInstanceOf(Granted.class);
+        assertThat(ledger.overQuota(pod("b"), request("APP:main: gpumem=15000")))
+                .contains("namespace team-a has 14000 of 20000 MiB left, the pod needs 15000 (ResourceQuota gpus)");
     }
 
     @Test
@@ -179,6 +198,16 @@ class QuotasTest {
     }
 
     @Test
+    void noCapacityIsReservedBeyondTheQuota() {
+        quota(MEMORY, 5000);
+        PodGpuRequest request = request("APP:main: gpumem=6000");
+        ledger.reserve(pod("a"), "n1", request);
+        assertThat(ledger.reserveFor(pod("b"), "n1", request, Set.of())).isFalse();
+        assertThat(ledger.nodeOf("a")).isEmpty();
+        assertThat(ledger.nodeOf("b")).isEmpty();
+    }
+
+    @Test
     void aQuotaThatIsLoweredBetweenFilterAndBindHolds() {
         quota(MEMORY, 10_000);
         ledger.reserve(pod("a"), "n1", request("APP:main: gpumem=6000"));
@@ -211,6 +240,68 @@ class QuotasTest {
         assertThat(ledger.takeNamespacesWithRoom()).containsExactly("team-a");
         ledger.removeQuota("team-a", "gpus");
         assertThat(ledger.takeNamespacesWithRoom()).containsExactly("team-a");
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "APP:main: gpu=2 gpumem=100 gpucores=30, fixed, 60",
+        "APP:main: gpu=2 gpumem=100, fixed, 200",
+        "APP:main: gpu=2, elastic, 200",
+        "APP:main: gpumem=100 gpucores=30, elastic, 30",
+    })
+    void beforeAPodHasGpusItCountsForTheCoresThatItMayGet(String containers, String policy, long cores) {
+        PodGpuRequest pod =
+                PodGpuRequest.of(request(containers).containers(), Map.of("aliquot.io/core-policy", policy), false);
+        quota(CORES, cores);
+        assertThat(ledger.overQuota(pod("a"), pod)).isEmpty();
+        quota(CORES, cores - 1);
+        assertThat(ledger.overQuota(pod("a"), pod)).isPresent();
+    }
+
+    @Test
+    void whereCoresAreNotSharedAnElasticPodCountsForNone() {
+        quota(CORES, 0);
+        PodGpuRequest pod = PodGpuRequest.of(
+                request("APP:main: gpumem=100 gpucores=30").containers(),
+                Map.of("aliquot.io/core-policy", "elastic"),
+                false);
+        assertThat(ledger.overQuota(pod("a"), pod)).isPresent();
+        var inventory = Gpus.inventory(10, gpu(3, 0, 20_000));
+        ledger.putNode(
+                "n3",
+                new NodeFacts.Sharing(
+                        new NodeGpus(inventory, SharingMode.MEMORY, Set.of()), Placement.BINPACK, HostResources.NONE));
+        assertThat(ledger.overQuota(pod("a"), pod)).as("on the node n3").isEmpty();
+    }
+
+    @Test
+    void aQuotaHasRoomAgainWhenLessCountsInItAndNotOtherwise() {
+        quota(MEMORY, 10_000);
+        ledger.takeNamespacesWithRoom();
+        bound("a", 1, 1, 4000);
+        bound("a", 1, 2, 5000);
+        assertThat(ledger.takeNamespacesWithRoom()).isEmpty();
+        bound("a", 1, 3, 4000);
+        assertThat(ledger.takeNamespacesWithRoom()).containsExactly("team-a");
+        ledger.putQuota(new Quota("team-a", "gpus", "uid", Map.of(MEMORY, 1L), List.of(new QuotaScope.Deadline(true))));
+        ledger.takeNamespacesWithRoom();
+        ledger.observeEnded("a");
+        assertThat(ledger.takeNamespacesWithRoom())
+                .as("the quota did not count it")
+                .isEmpty();
+        ledger.hasRoom("team-b");
+        assertThat(ledger.takeNamespacesWithRoom()).containsExactly("team-b");
+    }
+
+    @Test
+    void aNamespaceWithoutQuotasLimitsNoPod() {
+        quota(MEMORY, 10);
+        PodGpuRequest pod = request("APP:main: gpumem=11");
+        assertThat(ledger.overQuotaOn("n1", pod("a"), pod, Set.of())).isPresent();
+        ledger.removeQuota("team-a", "gpus");
+        assertThat(ledger.overQuota(pod("a"), pod)).isEmpty();
+        assertThat(ledger.overQuotaOn("n1", pod("a"), pod, Set.of())).isEmpty();
+        assertThat(ledger.quotaDependsOnNode(pod("a"), pod)).isFalse();
     }
 
     @Test
@@ -259,6 +350,7 @@ class QuotasTest {
                 new Quota("team-a", "gpus", "uid", Map.of(MEMORY, 5000L), List.of(new QuotaScope.Deadline(false))));
         bound("a", 1, 1, 4000);
         assertThat(used().memoryMiB()).isEqualTo(4000);
+        ledger.takeNamespacesWithRoom();
         BoundPod a = ledger.bound("a").orElseThrow();
         ledger.observeBound(new BoundPod(
                 a.id(),
@@ -273,6 +365,7 @@ class QuotasTest {
                 a.grace(),
                 a.leavesBy()));
         assertThat(used()).isEqualTo(QuotaAmount.NONE);
+        assertThat(ledger.takeNamespacesWithRoom()).containsExactly("team-a");
         assertThat(commit("b", "APP:main: gpumem=5000")).isInstanceOf(Granted.class);
     }
 

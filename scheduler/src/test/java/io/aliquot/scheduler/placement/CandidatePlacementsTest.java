@@ -2,6 +2,7 @@ package io.aliquot.scheduler.placement;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.nodes.SharingMode;
 import io.aliquot.scheduler.placement.GpuSelectorOracleTest.Case;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -47,6 +48,43 @@ class CandidatePlacementsTest {
         }
         assertThat(chosenFrom).isGreaterThan(50);
         assertThat(ofSeveralGpus).isGreaterThan(50);
+    }
+
+    @Test
+    void eachFreeCapacityThatThePodCanLeaveIsListedOnceTheFullestGpuFirst() {
+        List<GpuInfo> gpus = Gpus.node("0:0 0:40 0:0 0:95 0:60", "", SharingMode.CORE_MEMORY);
+        CandidatePlacements candidates = find(Gpus.request("APP:main: gpumem=10"), gpus);
+        assertThat(candidates.before().free()).isEqualTo(2 * 1000 + 600 + 400 + 50);
+        assertThat(IntStream.range(0, candidates.count()).map(candidates::gpu)).containsExactly(4, 1, 0);
+        FreeCapacity first = candidates.after(0);
+        assertThat(IntStream.range(0, 5).map(first::gpuMiB)).containsExactly(5, 30, 60, 100, 100);
+        assertThat(first.cpuMillis()).isEqualTo(62_500);
+        assertThat(IntStream.range(0, 5).map(candidates.after(2)::gpuMiB)).containsExactly(5, 40, 60, 90, 100);
+        assertThat(candidates.demand().gpuMiB()).isEqualTo(10);
+    }
+
+    @Test
+    void aPodWithSeveralVgpusHasOneCandidate() {
+        List<GpuInfo> gpus = Gpus.node("0:0 0:40 0:95 0:60", "", SharingMode.CORE_MEMORY);
+        CandidatePlacements candidates = find(Gpus.request("APP:main: gpu=2 gpumem=10"), gpus);
+        assertThat(candidates.count()).isEqualTo(1);
+        assertThat(candidates.gpu(0)).as("the first of both").isEqualTo(1);
+        assertThat(IntStream.range(0, 4).map(candidates.after(0)::gpuMiB)).containsExactly(5, 30, 50, 100);
+        CandidatePlacements withoutGpus = find(WITHOUT_GPUS, List.of());
+        assertThat(withoutGpus.gpu(0)).isEqualTo(-1);
+        assertThat(withoutGpus.after(0).cpuMillis()).isEqualTo(62_500);
+    }
+
+    /** The candidates on one node after another; percentages are of the largest GPU of the node. */
+    private static CandidatePlacements find(PodGpuRequest request, List<GpuInfo> gpus) {
+        var models = new GpuModels();
+        var candidates = new CandidatePlacements(request.withHostRequests(REQUESTS), models);
+        for (List<GpuInfo> node : List.of(Gpus.empty(1, 50), gpus)) {
+            FreeCapacity.Shape shape =
+                    models.shape(node.stream().map(GpuInfo::capacity).toList(), HOST);
+            candidates.find(FreeCapacity.of(shape, HOST, node), HOST, node, PlacementPolicy.FRAGMENTATION);
+        }
+        return candidates;
     }
 
     /** Of those that leave the same room the first, the fullest GPU first and of equally full ones the smallest. */

@@ -7,35 +7,86 @@ import static io.aliquot.scheduler.placement.Gpus.request;
 import static io.aliquot.scheduler.placement.PlacementPolicy.BINPACK;
 import static io.aliquot.scheduler.placement.PlacementPolicy.SPREAD;
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
 import io.aliquot.api.nodes.ForeignHolder;
 import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.NodeSharing;
 import io.aliquot.api.nodes.Scaling;
 import io.aliquot.api.nodes.SharingMode;
 import io.aliquot.api.nodes.VisibleDevices;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
 import io.aliquot.scheduler.placement.Feasibility.Refused;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 class GpuSelectorTest {
-    private static final List<GpuInfo> TWO_PARTLY_ALLOCATED =
+    private static final Map<String, String> NUMA_REQUIRED = Map.of("aliquot.io/numa", "required");
+
+    /** 70+50, 60+60 and 50+50 fill GPUs of 120, 120 and 100 MiB completely. */
+    private static final String[] FILL_THREE_GPUS = {
+        "APP:a: gpumem=70",
+        "APP:b: gpumem=60",
+        "APP:c: gpumem=60",
+        "APP:d: gpumem=50",
+        "APP:e: gpumem=50",
+        "APP:f: gpumem=50"
+    };
+
+    private final List<GpuInfo> twoPartlyAllocated =
             List.of(gpuWith(gpu(1, 0, 80000), 10, 20000, 0, 2), gpuWith(gpu(1, 1, 80000), 10, 30000, 0, 3));
 
     @Test
     void binpackSelectsTheFullestGpuThatHoldsTheVgpu() {
-        assertThat(selectedFor("APP:main: gpumem=50000", TWO_PARTLY_ALLOCATED, BINPACK))
+        assertThat(selectedFor("APP:main: gpumem=50000", twoPartlyAllocated, BINPACK))
                 .containsExactly(Gpus.uuid(1, 1));
-        assertThat(selectedFor("APP:main: gpumem=50001", TWO_PARTLY_ALLOCATED, BINPACK))
+        assertThat(selectedFor("APP:main: gpumem=50001", twoPartlyAllocated, BINPACK))
                 .containsExactly(Gpus.uuid(1, 0));
     }
 
     @Test
     void spreadSelectsTheEmptiestGpu() {
-        assertThat(selectedFor("APP:main: gpumem=1000", TWO_PARTLY_ALLOCATED, SPREAD))
+        assertThat(selectedFor("APP:main: gpumem=1000", twoPartlyAllocated, SPREAD))
                 .containsExactly(Gpus.uuid(1, 0));
+    }
+
+    /** With the pod they hold 30 % and 20 % of the memory, 40 % and 60 % of the cores. */
+    @Test
+    void fullnessIsOfMemoryAndCoresAndOfMemoryAloneWhereCoresAreNotShared() {
+        for (SharingMode mode : List.of(SharingMode.CORE_MEMORY, SharingMode.MEMORY)) {
+            List<GpuCapacity> node =
+                    new NodeGpus(Gpus.inventory(10, gpu(1, 0, 100), gpu(1, 1, 100)), mode, Set.of()).list();
+            List<GpuInfo> gpus = List.of(
+                    new GpuInfo(node.get(0), new GpuAmount(20, 30, 1, false)),
+                    new GpuInfo(node.get(1), new GpuAmount(10, 50, 1, false)));
+            var selection = (GpuSelection.Selected)
+                    GpuSelector.select(request("APP:main: gpu=2 gpumem=10 gpucores=10"), gpus, BINPACK);
+            assertThat(selection.fullness()).isCloseTo(mode == SharingMode.MEMORY ? 0.25 : 0.375, within(1e-5));
+            assertThat(selectedFor("APP:main: gpumem=10", gpus, BINPACK))
+                    .containsExactly(Gpus.uuid(1, mode == SharingMode.MEMORY ? 0 : 1));
+        }
+    }
+
+    @Test
+    void aGpuHeldAsAWholeCardStaysSoUntilItsLastVgpuIsGivenBack() {
+        GpuInfo gpu = gpuWith(gpu(1, 0, 100), 10, 20, 5, 1).with(new GpuAmount(80, 10, 1, true));
+        assertThat(gpu.allocated()).isEqualTo(new GpuAmount(100, 15, 2, true));
+        GpuInfo less = gpu.without(new GpuAmount(80, 10, 1, true));
+        assertThat(less.allocated()).isEqualTo(new GpuAmount(20, 5, 1, true));
+        assertThat(less.without(new GpuAmount(20, 5, 1, false)).allocated()).isEqualTo(GpuAmount.NOTHING);
+        assertThat(gpuWith(gpu(1, 0, 100), 10, 20, 5, 2)
+                        .without(new GpuAmount(20, 5, 1, false))
+                        .allocated())
+                .isEqualTo(new GpuAmount(0, 0, 1, false));
+        assertThat(empty(gpu(1, 0, 100)).with(new GpuAmount(20, 5, 1, false)).allocated())
+                .isEqualTo(new GpuAmount(20, 5, 1, false));
     }
 
     @Test
@@ -111,6 +162,10 @@ class GpuSelectorTest {
                 .isEqualTo("no GPU with 3000 MiB free");
         assertThat(reason("APP:main: gpumem=3000 gpucores=30", List.of(gpuWith(gpu(1, 0, 80000), 10, 0, 71, 1))))
                 .isEqualTo("no GPU with 3000 MiB and 30 percent of its cores free");
+        assertThat(reason("APP:main: gpumem=3000 gpucores=30", List.of(gpuWith(gpu(1, 0, 80000), 10, 77000, 71, 1))))
+                .isEqualTo("no GPU with 3000 MiB and 30 percent of its cores free");
+        assertThat(reason("APP:main: gpumem=3000 gpucores=30", List.of(gpuWith(gpu(1, 0, 80000), 10, 0, 70, 10))))
+                .isEqualTo("no GPU with 3000 MiB and a slot free");
         assertThat(reason("APP:main: gpumem=3000", List.of(gpuWith(gpu(1, 0, 80000), 10, 0, 0, 10))))
                 .isEqualTo("no GPU with 3000 MiB and a slot free");
         assertThat(reason("APP:main: gpu=3 gpumem=3000", empty(2, 80000)))
@@ -139,6 +194,8 @@ class GpuSelectorTest {
                                 request("APP:main: gpumem=60000 gpu=2"), ONE_OF_TWO_HALF_ALLOCATED, BINPACK))
                         .unresolvable())
                 .isFalse();
+        assertThat(refused(request("APP:main: gpu=2"), ONE_OF_TWO_HALF_ALLOCATED))
+                .isEqualTo(new Refused("fewer than 2 GPUs wholly free", false));
     }
 
     @Test
@@ -221,18 +278,194 @@ class GpuSelectorTest {
 
     @Test
     void theSearchFindsAnAssignmentThatFirstFitDecreasingMisses() {
-        // 7+5, 6+6 and 5+5 fill the three GPUs completely.
-        var gpus = List.of(empty(gpu(1, 0, 12)), empty(gpu(1, 1, 12)), empty(gpu(1, 2, 10)));
-        var pod = request(
-                "APP:a: gpumem=7",
-                "APP:b: gpumem=6",
-                "APP:c: gpumem=6",
-                "APP:d: gpumem=5",
-                "APP:e: gpumem=5",
-                "APP:f: gpumem=5");
-        var selector = new PodGpuSelector(pod, gpus, BINPACK, true);
+        var gpus = List.of(empty(gpu(1, 0, 120)), empty(gpu(1, 1, 120)), empty(gpu(1, 2, 100)));
+        var selector = new PodGpuSelector(request(FILL_THREE_GPUS), gpus, BINPACK, true);
         assertThat(selector.select()).isInstanceOf(GpuSelection.Selected.class);
         assertThat(selector.attempts()).isPositive();
+    }
+
+    /** The container main gets the best GPUs, which the other container would get if it came first. */
+    @ParameterizedTest(name = "{0}")
+    @CsvSource(delimiter = '|', textBlock = """
+            a whole card           | 0:0 0:0      | gpumem=10             | gpu=1                  | 0
+            more vGPUs             | 0:40 0:0 0:0 | gpumem=50             | gpu=2 gpumem=30        | 0 1
+            more memory            | 0:20 0:0     | gpumem=40             | gpumem=70              | 0
+            more of the largest GPU| 0:20 0:0     | gpumem=70             | gpumem-percentage=40   | 0
+            more cores             | 0:10 0:0     | gpumem=10 gpucores=50 | gpumem=10 gpucores=60  | 0
+            """)
+    void theContainerThatRequestsMoreComesFirst(String what, String gpus, String other, String main, String selected) {
+        List<GpuInfo> node = Gpus.node(gpus, "", SharingMode.CORE_MEMORY);
+        var selection = (GpuSelection.Selected)
+                GpuSelector.select(request("APP:other: " + other, "APP:main: " + main), node, BINPACK);
+        assertThat(Gpus.of(selection.containers(), "main").uuids())
+                .isEqualTo(Arrays.stream(selected.split(" ", -1))
+                        .map(index -> Gpus.uuid(1, Integer.parseInt(index)))
+                        .toList());
+    }
+
+    @Test
+    void containersThatThePolicyDoesNotPlaceAreSpreadOrPackedInsteadBeforeAnySearch() {
+        String[] spread = {"APP:a: gpumem=50", "APP:b: gpumem=40", "APP:c: gpumem=40", "APP:d: gpumem=40"};
+        assertThat(attempts("0:10 0:20", BINPACK, spread)).isZero();
+        String[] pack = {"APP:a: gpumem=60", "APP:b: gpumem=50", "APP:c: gpumem=50"};
+        assertThat(attempts("0:0 0:40", SPREAD, pack)).isZero();
+    }
+
+    /** The GPUs must be filled completely, and the first one is of no use. */
+    @Test
+    void theSearchTriesAGpuThatDiffersFromTheOnesThatItHasTried() {
+        Inventory inventory = Gpus.inventory(10, gpu(1, 0, 120), gpu(1, 1, 120), gpu(1, 2, 120), gpu(1, 3, 100));
+        Set<String> first = Set.of(Gpus.uuid(1, 0));
+        List<GpuInfo> cordoned = emptyGpus(new NodeGpus(inventory, SharingMode.CORE_MEMORY, first));
+        List<GpuInfo> wholeCards = emptyGpus(new NodeGpus(
+                inventory,
+                new NodeSharing(SharingMode.CORE_MEMORY, Map.of("0", new NodeSharing.OfGpu(SharingMode.EXCLUSIVE, 10))),
+                Set.of()));
+        List<GpuInfo> full = new ArrayList<>(emptyGpus(new NodeGpus(inventory, SharingMode.CORE_MEMORY, Set.of())));
+        var avoids = request(Map.of("aliquot.io/avoid-gpu-uuid", Gpus.uuid(1, 0)), FILL_THREE_GPUS);
+        assertThat(GpuSelector.select(avoids, full, BINPACK)).isInstanceOf(GpuSelection.Selected.class);
+        full.set(0, full.get(0).with(new GpuAmount(120, 0, 1, false)));
+        List<GpuInfo> smallestFirst = List.of(empty(gpu(1, 0, 100)), empty(gpu(1, 1, 120)), empty(gpu(1, 2, 120)));
+        for (List<GpuInfo> node : List.of(cordoned, wholeCards, full, smallestFirst)) {
+            var selector = new PodGpuSelector(request(FILL_THREE_GPUS), node, BINPACK, true);
+            assertThat(selector.select()).as("%s", node).isInstanceOf(GpuSelection.Selected.class);
+            assertThat(selector.attempts()).isPositive();
+        }
+    }
+
+    @Test
+    void theSearchTriesOneOfSeveralEqualGpus() {
+        String[] nine = new String[9];
+        Arrays.setAll(nine, i -> "APP:c" + i + ": gpumem=60");
+        var selector = new PodGpuSelector(request(nine), empty(8, 100), BINPACK, true);
+        assertThat(selector.select()).isEqualTo(new Refused("no GPU with 60 MiB free for container c8", false));
+        assertThat(selector.attempts()).as("of 8! assignments").isBetween(9, 9 * 8);
+    }
+
+    @Test
+    void theSearchEndsAfterItsAttempts() {
+        var gpus = List.of(empty(gpu(1, 0, 120)), empty(gpu(1, 1, 120)), empty(gpu(1, 2, 100)));
+        PodGpuRequest pod = request(FILL_THREE_GPUS);
+        var search = new PodGpuSelector(pod, gpus, BINPACK, true);
+        assertThat(search.select()).isInstanceOf(GpuSelection.Selected.class);
+        int needed = search.attempts();
+        assertThat(new PodGpuSelector(pod, gpus, BINPACK, true, needed).select())
+                .isInstanceOf(GpuSelection.Selected.class);
+        var tooShort = new PodGpuSelector(pod, gpus, BINPACK, true, needed - 1);
+        assertThat(tooShort.select()).isInstanceOf(Refused.class);
+        assertThat(tooShort.attempts()).isEqualTo(needed - 1);
+
+        var check = new FitCheck(pod, 2 * needed - 1);
+        assertThat(check.fits(gpus)).isTrue();
+        assertThat(check.fits(gpus)).as("the answers share the attempts").isFalse();
+        assertThat(check.fits(empty(6, 120))).as("without a search").isTrue();
+        var oneVgpu = new FitCheck(request("APP:main: gpumem=100"), 0);
+        assertThat(oneVgpu.fits(gpus)).isTrue();
+        assertThat(oneVgpu.fits(empty(6, 99))).isFalse();
+    }
+
+    @Test
+    void theSearchKeepsTheGpusOfAContainerInOneNumaDomain() {
+        for (String node : List.of("0:0 0:95 1:0 1:95", "-1:0 -1:0 0:95 0:0")) {
+            PodGpuRequest pod = request(NUMA_REQUIRED, "APP:a: gpu=2 gpumem=50", "APP:b: gpumem=10");
+            var selector = new PodGpuSelector(pod, Gpus.node(node, "", SharingMode.CORE_MEMORY), BINPACK, true);
+            assertThat(selector.select())
+                    .isEqualTo(new Refused("no NUMA domain with 2 such GPUs free for container a", false));
+            assertThat(selector.attempts()).isPositive();
+        }
+    }
+
+    /** In pairs they fill the first domain as {@link #FILL_THREE_GPUS} fills three GPUs; the other one is of no use. */
+    @Test
+    void theSearchPlacesContainersInANumaDomainOfTheNode() {
+        String[] pairs =
+                Arrays.stream(FILL_THREE_GPUS).map(one -> one + " gpu=2").toArray(String[]::new);
+        List<GpuInfo> node = new ArrayList<>();
+        for (int i = 0; i < 8; i++) {
+            int numa = i < 2 ? 1 : 0;
+            int memoryMiB = i < 6 ? 120 : 100;
+            node.add(empty(
+                    new Gpu(Gpus.uuid(1, i), i, "NVIDIA Test", memoryMiB, 0, numa, Gpu.HEALTHY, Gpu.SHIM, Map.of())));
+            if (i < 2) {
+                node.set(i, node.get(i).with(new GpuAmount(60L * (i + 1), 0, 1, false)));
+            }
+        }
+        var selector = new PodGpuSelector(request(NUMA_REQUIRED, pairs), node, BINPACK, true);
+        assertThat(selector.select()).isInstanceOf(GpuSelection.Selected.class);
+        assertThat(selector.attempts()).isPositive();
+    }
+
+    @Test
+    void aRefusalForNumaIsUnresolvableIfNoDomainHasEnoughGpus() {
+        String two = "APP:main: gpu=2 gpumem=50";
+        for (String node : List.of("0:0 1:0 2:0", "-1:0 -1:0")) {
+            assertThat(refused(request(NUMA_REQUIRED, two), Gpus.node(node, "", SharingMode.CORE_MEMORY)))
+                    .isEqualTo(new Refused("no NUMA domain with 2 such GPUs", true));
+        }
+        assertThat(refused(request(NUMA_REQUIRED, two), Gpus.node("0:0 0:95 1:0", "", SharingMode.CORE_MEMORY)))
+                .isEqualTo(new Refused("no NUMA domain with 2 such GPUs free", false));
+    }
+
+    @Test
+    void ofSeveralGpusTheFirstObstacleThatTooFewOvercomeIsNamed() {
+        List<GpuInfo> gpus = List.of(
+                empty(gpu(1, 0, 40)), gpuWith(gpu(1, 1, 100), 10, 60, 0, 1), gpuWith(gpu(1, 2, 100), 10, 0, 90, 1));
+        assertThat(reason("APP:main: gpu=4 gpumem=50", gpus)).isEqualTo("requests 4 vGPUs, the node has fewer GPUs");
+        assertThat(reason("APP:main: gpu=3 gpumem=50", gpus)).isEqualTo("fewer than 3 GPUs that large: 50 MiB");
+        assertThat(reason("APP:main: gpu=2 gpumem=50", gpus)).isEqualTo("fewer than 2 GPUs with 50 MiB free");
+        assertThat(reason("APP:main: gpu=3 gpumem=40 gpucores=20", gpus))
+                .isEqualTo("fewer than 3 GPUs with 40 MiB and 20 percent of its cores free");
+        assertThat(reason("APP:main: gpumem=50 gpucores=20", gpus))
+                .isEqualTo("no GPU with 50 MiB and 20 percent of its cores free");
+    }
+
+    @Test
+    void aGpuThatIsCordonedOrHasTooFewCoresOrIsForWholeCardsRefusesAPod() {
+        Inventory inventory = Gpus.inventory(10, gpu(1, 0, 100));
+        assertThat(reason(
+                        "APP:main: gpumem=1",
+                        emptyGpus(new NodeGpus(inventory, SharingMode.CORE_MEMORY, Set.of(Gpus.uuid(1, 0))))))
+                .isEqualTo("no GPU not cordoned");
+        assertThat(reason("APP:main: gpumem=1", emptyGpus(new NodeGpus(inventory, SharingMode.EXCLUSIVE, Set.of()))))
+                .isEqualTo("gives whole cards only");
+        var halfOfTheCores =
+                new Inventory(new VisibleDevices("{uuid}"), Scaling.ONE, new Scaling(50), 10, List.of(gpu(1, 0, 100)));
+        List<GpuInfo> half = emptyGpus(new NodeGpus(halfOfTheCores, SharingMode.CORE_MEMORY, Set.of()));
+        assertThat(reason("APP:main: gpumem=1 gpucores=51", half)).isEqualTo("no GPU with so much compute: 51 percent");
+        assertThat(selectedFor("APP:main: gpumem=1 gpucores=50", half, BINPACK)).hasSize(1);
+        assertThat(reason("APP:main: gpumem=1 gpucores=50", List.of(half.get(0).with(new GpuAmount(1, 1, 1, false)))))
+                .isEqualTo("no GPU with 1 MiB and 50 percent of its cores free");
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "APP:main: gpumem=10, 0.15", // half of 60 % of the memory, of one of two GPUs
+        "APP:main: gpu=2 gpumem=10, 0.175",
+        "APP:main: gpu=1, 0.625",
+    })
+    void theFullnessIsTheMeanOfTheNodesGpusWithThePod(String container, double fullness) {
+        List<GpuInfo> node = Gpus.node("0:50 0:0", "", SharingMode.CORE_MEMORY);
+        var selection = (GpuSelection.Selected) GpuSelector.select(request(container), node, BINPACK);
+        assertThat(selection.fullness()).isCloseTo(fullness, within(1e-5));
+        assertThat(GpuSelector.feasible(request(container), node, BINPACK)).isEqualTo(new Fits(selection.fullness()));
+    }
+
+    /** How many GPUs the search tried until it placed the pod. */
+    private static int attempts(String gpus, PlacementPolicy policy, String... containers) {
+        var selector =
+                new PodGpuSelector(request(containers), Gpus.node(gpus, "", SharingMode.CORE_MEMORY), policy, true);
+        assertThat(selector.select()).isInstanceOf(GpuSelection.Selected.class);
+        return selector.attempts();
+    }
+
+    private static Refused refused(PodGpuRequest pod, List<GpuInfo> gpus) {
+        return (Refused) GpuSelector.select(pod, gpus, BINPACK);
+    }
+
+    private static List<GpuInfo> emptyGpus(NodeGpus node) {
+        return node.list().stream()
+                .map(capacity -> new GpuInfo(capacity, GpuAmount.NOTHING))
+                .toList();
     }
 
     private static GpuInfo emptyGpu(String model, int index) {

@@ -4,12 +4,14 @@ import io.aliquot.api.names.Resources;
 import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.nodes.GpuHealth;
 import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.Link;
 import io.aliquot.api.nodes.Scaling;
 import io.aliquot.api.nodes.SharingMode;
 import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.api.pods.GpuRequest;
 import io.aliquot.api.pods.Vgpus;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -88,6 +90,37 @@ public final class Gpus {
     static List<GpuInfo> empty(int gpus, int memoryMiB) {
         return IntStream.range(0, gpus)
                 .mapToObj(i -> empty(gpu(1, i, memoryMiB)))
+                .toList();
+    }
+
+    /**
+     * A node with GPUs of 100 MiB and ten slots.
+     *
+     * @param gpus NUMA domain and allocated MiB of each: {@code 0:0 0:50 1:0}
+     * @param links two GPUs and their link: {@code 0-1:pix 1-2:nvlink4}
+     */
+    static List<GpuInfo> node(String gpus, String links, SharingMode mode) {
+        List<String[]> each = Arrays.stream(gpus.split(" ", -1))
+                .map(gpu -> gpu.split(":", -1))
+                .toList();
+        List<Map<String, Link>> linksOf = new ArrayList<>();
+        each.forEach(any -> linksOf.add(new HashMap<>()));
+        for (String link : links.isEmpty() ? new String[0] : links.split(" ", -1)) {
+            linksOf.get(link.charAt(0) - '0').put(uuid(1, link.charAt(2) - '0'), Link.parse(link.substring(4)));
+        }
+        Gpu[] cards = IntStream.range(0, each.size())
+                .mapToObj(i -> {
+                    int numa = Integer.parseInt(each.get(i)[0]);
+                    return new Gpu(uuid(1, i), i, "NVIDIA Test", 100, 0, numa, Gpu.HEALTHY, Gpu.SHIM, linksOf.get(i));
+                })
+                .toArray(Gpu[]::new);
+        List<GpuCapacity> capacities = new NodeGpus(inventory(10, cards), mode, Set.of()).list();
+        return IntStream.range(0, each.size())
+                .mapToObj(i -> {
+                    int allocatedMiB = Integer.parseInt(each.get(i)[1]);
+                    return new GpuInfo(
+                            capacities.get(i), new GpuAmount(allocatedMiB, 0, allocatedMiB > 0 ? 1 : 0, false));
+                })
                 .toList();
     }
 

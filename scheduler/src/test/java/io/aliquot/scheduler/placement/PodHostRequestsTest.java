@@ -5,6 +5,7 @@ import static io.aliquot.scheduler.placement.ContainerKind.INIT;
 import static io.aliquot.scheduler.placement.ContainerKind.SIDECAR;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.util.Map;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
@@ -44,5 +45,20 @@ class PodHostRequestsTest {
         assertThat(requests.total()).isEqualTo(new HostResources(105, 1002));
         requests.podLevel(Set.of("cpu", "memory"), new HostResources(5, 7));
         assertThat(requests.total()).isEqualTo(new HostResources(105, 1007));
+    }
+
+    @Test
+    void aPodLevelRequestOfNothingCounts() {
+        requests.add(APP, new HostResources(2, 2));
+        requests.podLevel(Set.of("cpu", "memory"), HostResources.NONE);
+        assertThat(requests.total()).isEqualTo(HostResources.NONE);
+    }
+
+    @Test
+    void hostResourcesAreReadFromQuantities() {
+        assertThat(HostResources.parse(Map.of("cpu", "1500m", "memory", "2Gi", "pods", "110")))
+                .isEqualTo(new HostResources(1500, 2L << 30));
+        assertThat(HostResources.parse(Map.of())).isEqualTo(HostResources.NONE);
+        assertThat(new HostResources(5, 50).minus(new HostResources(2, 60))).isEqualTo(new HostResources(3, -10));
     }
 }

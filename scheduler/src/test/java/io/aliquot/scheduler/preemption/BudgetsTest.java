@@ -52,6 +52,25 @@ class BudgetsTest {
         }
     }
 
+    @Test
+    void anEvictionCountsAgainstTheBudgetsThatSelectThePodAndHaveNotCountedIt() {
+        budgets.putBudget(new Budget("default", "selects", selector("a"), 1, Set.of("other")));
+        budgets.putBudget(new Budget("default", "selects others", selector("b"), 1, Set.of()));
+        budgets.putBudget(new Budget("default", "has counted it", selector("a"), 1, Set.of("pod")));
+        budgets.putBudget(new Budget("elsewhere", "of another namespace", selector("a"), 1, Set.of()));
+        assertThat(budgets.of(POD)).as("without labels").isEmpty();
+        budgets.putPod("uid", Map.of("app", "a"));
+        assertThat(budgets.of(POD)).extracting(Budget::name).containsExactly("selects");
+        budgets.putBudget(new Budget("default", "selects", selector("a"), 0, Set.of()));
+        assertThat(budgets.of(POD)).as("replaced").extracting(Budget::allowed).containsExactly(0);
+        budgets.removePod("uid");
+        assertThat(budgets.of(POD)).isEmpty();
+    }
+
+    private static LabelSelector selector(String app) {
+        return LabelSelector.of(Map.of("app", app), List.of());
+    }
+
     private static Budget budget(String name) {
         return new Budget("default", name, LabelSelector.of(Map.of(), List.of()), 1, Set.of());
     }

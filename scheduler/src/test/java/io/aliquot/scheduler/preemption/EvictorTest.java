@@ -243,6 +243,24 @@ class EvictorTest {
     }
 
     @Test
+    void ofTwoVictimsNoneIsEvictedWhileTheApiServerWouldRefuseOne() {
+        fixture.ledger.observeEnded("uid-young");
+        fixture.holds("important", 1, 1, 60_000, 20);
+        fixture.holds("third", 1, 0, 20_000, 1);
+        fixture.cluster.evictions.put("old", new EvictOutcome.Protected("budget guarded"));
+        waits("high", 75_000, 10);
+        tick();
+        assertThat(fixture.cluster.rehearsed).contains("old");
+        assertThat(fixture.cluster.evicted).isEmpty();
+        assertThat(preemption.reservations.all()).isEmpty();
+        fixture.cluster.evictions.remove("old");
+        ticks(30);
+        waits("high", 75_000, 10);
+        tick();
+        assertThat(fixture.cluster.evicted).containsExactlyInAnyOrder("old", "third");
+    }
+
+    @Test
     void twoVictimsDoNotExceedABudgetThatAllowsOneDisruption() {
         fixture.holds("third", 1, 0, 20_000, 1);
         fixture.ledger.observeEnded("uid-young");
