@@ -15,6 +15,8 @@ public final class DocumentsController {
 
     @GetMapping({"/apis", Discovery.GROUP_PATH, Discovery.VERSION_PATH, Documents.OPEN_API_INDEX, Documents.OPEN_API})
     ResponseEntity<byte[]> document(HttpServletRequest request) {
-        return ResponseEntity.ok().contentType(MediaType.APPLICATION_JSON).body(documents.get(request.getRequestURI()));
+        return ResponseEntity.ok()
+                .contentType(MediaType.APPLICATION_JSON)
+                .body(documents.get(request.getServletPath()));
     }
 }
