@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Runs the tests: the gate, or a part of the long tier. The last line of the output counts them.
 
-# The parts of the long tier: lines of NAME and what it runs, for the help. On 2 cores 'lab' takes 9 minutes and 'faults'
-# 18; beside other work 'java' took 8, 'native' 16 and 'jdk21' 7. The pairs of 'placement' need 46 minutes of CPU time.
+# The parts of the long tier: lines of NAME and what it runs, for the help. On 2 cores 'lab' takes 16 minutes and 'faults'
+# 30; beside other work 'java' took 8, 'native' 16 and 'jdk21' 7. The pairs of 'placement' need 46 minutes of CPU time.
 # 'upgrade' takes 5 minutes, and 'conformance' took 51 beside other builds.
 long_parts() {
     cat <<-'END'

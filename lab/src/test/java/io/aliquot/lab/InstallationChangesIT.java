@@ -8,12 +8,16 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.names.Resources;
 import io.aliquot.lab.ClusterSnapshot.Change;
+import io.fabric8.kubernetes.api.model.NodeStatus;
 import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.api.model.ResourceQuota;
+import io.fabric8.kubernetes.api.model.autoscaling.v2.HorizontalPodAutoscalerStatus;
 import io.fabric8.kubernetes.client.utils.Serialization;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -43,6 +47,11 @@ class InstallationChangesIT {
     private static final Set<String> RENEWED =
             Set.of(" Node status.conditions[].lastHeartbeatTime", "coordination.k8s.io Lease spec.renewTime");
 
+    /** A kubelet does that five minutes after a device plugin has gone (devicemanager, endpointStopGracePeriod). */
+    private static final Duration FORGETS = Duration.ofMinutes(6);
+
+    private static final Quantity NONE = new Quantity("0");
+
     /** Kubernetes' roles that take up the rules of other roles with a label, here those of {@code aliquot-view}. */
     private static final Set<String> AGGREGATED_ROLES = Set.of("view", "edit", "admin");
 
@@ -53,6 +62,7 @@ class InstallationChangesIT {
         Files.writeString(workloads, workloads(lab));
         try {
             uninstall(lab);
+            awaitTrue("the other node's kubelet has forgotten an earlier test's agent", FORGETS, () -> hasNoVgpus(lab));
             setDefaultRuntime(lab, "nvidia", "runc");
             label(lab);
             startAgain(lab, namespace, workloads);
@@ -201,7 +211,7 @@ class InstallationChangesIT {
                 .expectSuccess();
     }
 
-    /** Creates the workloads, or all of their pods again, and waits until they and the quota have settled. */
+    /** Creates the workloads, or all of their pods again, and waits until they, quota and autoscaler have settled. */
     private static void startAgain(Lab lab, TestNamespace namespace, Path workloads) {
         lab.kubectl("delete", "jobs,pods", "--all", "--namespace", namespace.name())
                 .expectSuccess();
@@ -211,7 +221,8 @@ class InstallationChangesIT {
                     lab.client().pods().inNamespace(namespace.name()).list().getItems();
             return pods.size() == PODS
                     && pods.stream().allMatch(InstallationChangesIT::isSettled)
-                    && usedPods(lab, namespace).equals(Integer.toString(PODS - ENDED_PODS));
+                    && usedPods(lab, namespace).equals(Integer.toString(PODS - ENDED_PODS))
+                    && hasTriedToScale(lab, namespace);
         });
     }
 
@@ -234,6 +245,26 @@ class InstallationChangesIT {
         return quota.getStatus() == null || quota.getStatus().getUsed() == null
                 ? ""
                 : String.valueOf(quota.getStatus().getUsed().get("pods"));
+    }
+
+    private static boolean hasNoVgpus(Lab lab) {
+        NodeStatus status = lab.client().nodes().withName(lab.otherNode()).get().getStatus();
+        return status.getCapacity().getOrDefault(Resources.VGPU, NONE).equals(NONE);
+    }
+
+    /** The autoscaler's controller looks every 15 s. */
+    private static boolean hasTriedToScale(Lab lab, TestNamespace namespace) {
+        HorizontalPodAutoscalerStatus status = lab.client()
+                .autoscaling()
+                .v2()
+                .horizontalPodAutoscalers()
+                .inNamespace(namespace.name())
+                .withName("autoscaler")
+                .get()
+                .getStatus();
+        return status != null
+                && status.getConditions().stream()
+                        .anyMatch(condition -> condition.getType().equals("ScalingActive"));
     }
 
     /** The namespace's pods as JSON. */
