@@ -131,8 +131,8 @@ static void busy_step(unsigned long seconds) {
         result = cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING);
     }
     double start = now(), last_report = start;
-    unsigned long kernels = 0;
-    for (unsigned long batch = 0; result == CUDA_SUCCESS && last_report < start + (double)seconds; batch++) {
+    unsigned long kernels = 0, batch = 0;
+    for (; result == CUDA_SUCCESS && last_report < start + (double)seconds; batch++) {
         CUevent event = done[batch % 2];
         if (batch >= 2) {
             result = cuEventSynchronize(event);
@@ -154,6 +154,7 @@ static void busy_step(unsigned long seconds) {
     if (result == CUDA_SUCCESS) {
         result = cuCtxSynchronize();
     }
+    printf("busy %lu: %lu kernels of 1 ms\n", seconds, batch * BATCH);
     printf("busy %lu: %s\n", seconds, error_name(result));
 }
 
