@@ -33,8 +33,13 @@ public final class FrontProxyKeeper {
         this.served = !settings.apiGroupService().isEmpty();
     }
 
-    /** One run, every {@link #PERIOD}. */
+    /** The first run, for which the start of the replica does not wait: the API server may be away. */
     @PostConstruct
+    void start() {
+        Thread.ofPlatform().name("front-proxy").daemon().start(this::refresh);
+    }
+
+    /** One run, every {@link #PERIOD}. */
     public void refresh() {
         if (served) {
             read();
