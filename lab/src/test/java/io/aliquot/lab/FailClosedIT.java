@@ -1,6 +1,5 @@
 package io.aliquot.lab;
 
-import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -64,10 +63,9 @@ class FailClosedIT {
                                 limits,
                                 Annotations.RESIZE_FENCE,
                                 new SchedulerReplicas(lab).fence().print())));
-        // The kubelet can miss a change that follows another one at once, until its next full sync after a minute.
         awaitTrue(
                 "the limit file has the new content",
-                EVENTUALLY.multipliedBy(2),
+                TestNamespace.VOLUME_UPDATED,
                 () -> namespace
                         .exec("limited", "cat", "/etc/aliquot/vgpu")
                         .out()

@@ -169,7 +169,7 @@ class GpuApiFaultsIT {
             }
             injection.join();
             int last = answers.getLast().memory();
-            awaitTrue("the last patch is seen", EVENTUALLY, () -> held.seen.contains(last));
+            awaitTrue("the last patch is seen", TestNamespace.VOLUME_UPDATED, () -> held.seen.contains(last));
             seen = Set.copyOf(held.seen);
         }
 

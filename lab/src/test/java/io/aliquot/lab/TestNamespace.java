@@ -35,6 +35,12 @@ final class TestNamespace implements AutoCloseable {
     /** The timeout of steps whose speed is not under test, on a busy machine. */
     static final Duration EVENTUALLY = Duration.ofSeconds(60);
 
+    /**
+     * By then a kubelet has written a changed annotation into a pod's volume. A change that comes while it writes the
+     * pod's files waits for the pod's next sync, 60 to 90 s later (docs/api.md).
+     */
+    static final Duration VOLUME_UPDATED = Duration.ofMinutes(2);
+
     private final Lab lab;
     private final KubernetesClient client;
     private final String name;

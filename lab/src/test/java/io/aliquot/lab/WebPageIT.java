@@ -138,7 +138,7 @@ class WebPageIT {
             assertThat(main(page)).containsText("Resized at");
             TestNamespace.awaitTrue(
                     "4000 MiB in the container",
-                    EVENTUALLY,
+                    TestNamespace.VOLUME_UPDATED,
                     () -> namespace.exec("grows", "nvidia-smi").out().contains("0MiB / 4000MiB"));
         }
     }
