@@ -2,6 +2,8 @@ package io.aliquot.deviceplugin;
 
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
+import io.aliquot.deviceplugin.cdi.CdiContainers;
+import io.aliquot.deviceplugin.cdi.NvidiaDevices;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
@@ -99,11 +101,23 @@ public final class DevicePlugin {
             ApiServerClient server = ApiServerClient.ofPod(System.getenv(), ApiServerClient.SERVICE_ACCOUNT);
             Shim shim = Shim.install(Shim.IN_IMAGE, settings.stateDir());
             SlotFiles files = SlotFiles.open(settings.stateDir());
-            var registrar = KubeletRegistrar.ofVgpus(
-                    settings.devicePlugins(), files, shim, metrics, InstantSource.system(), nanoTime);
-            AgentCertificate certificate = AgentCertificate.create();
             var allocation = new AllocationMetrics(settings.nodeName(), nanoTime);
             metrics.add(allocation);
+            var nvidiaDevices = new NvidiaDevices(NvidiaDevices.FOLDERS);
+            var registrar = KubeletRegistrar.ofVgpus(
+                    settings.devicePlugins(),
+                    files,
+                    shim,
+                    new CdiContainers(
+                            settings.stateDir(),
+                            NvidiaDevices.FOLDERS.getLast(),
+                            nvidiaDevices,
+                            InstantSource.system()),
+                    (podUid, container) -> allocation.limits().of(podUid, container),
+                    metrics,
+                    InstantSource.system(),
+                    nanoTime);
+            AgentCertificate certificate = AgentCertificate.create();
             var agent = new NodeAgent(
                     settings,
                     NVML,
@@ -114,6 +128,7 @@ public final class DevicePlugin {
                     firstLine(BOOT_ID).orElse(""),
                     certificate.digest(),
                     allocation::limits,
+                    nvidiaDevices,
                     INTERVAL,
                     InstantSource.system(),
                     nanoTime);

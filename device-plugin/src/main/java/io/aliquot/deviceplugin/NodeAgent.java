@@ -6,6 +6,7 @@ import io.aliquot.deviceplugin.arbiter.ArbiterFeed;
 import io.aliquot.deviceplugin.arbiter.ArbiterProcess;
 import io.aliquot.deviceplugin.attribution.Limits;
 import io.aliquot.deviceplugin.attribution.PodCgroups;
+import io.aliquot.deviceplugin.cdi.NvidiaDevices;
 import io.aliquot.deviceplugin.files.ContainerFiles;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.guard.HolderCheck;
@@ -103,6 +104,7 @@ final class NodeAgent implements AutoCloseable {
      * @param bootId the host's; empty if unknown
      * @param certificate which one this agent serves the scheduler, by its digest
      * @param limits what the scheduler said last of this node
+     * @param nvidiaDevices the GPUs that CDI names
      * @param interval pause between two passes without {@link #wake}
      * @param nanoTime a clock such as {@link System#nanoTime}
      */
@@ -116,6 +118,7 @@ final class NodeAgent implements AutoCloseable {
             String bootId,
             String certificate,
             Supplier<Limits> limits,
+            NvidiaDevices nvidiaDevices,
             Duration interval,
             InstantSource clock,
             LongSupplier nanoTime) {
@@ -172,6 +175,7 @@ final class NodeAgent implements AutoCloseable {
                         nanoTime),
                 contexts,
                 limits,
+                nvidiaDevices,
                 bootId,
                 certificate,
                 interval.multipliedBy(QUIET_INTERVALS_BEFORE_WITHDRAWAL),

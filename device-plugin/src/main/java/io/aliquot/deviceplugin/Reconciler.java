@@ -8,7 +8,10 @@ import io.aliquot.api.names.Resources;
 import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.nodes.GpuHealth;
 import io.aliquot.api.nodes.Inventory;
+import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.deviceplugin.attribution.Limits;
+import io.aliquot.deviceplugin.cdi.DeviceInjection;
+import io.aliquot.deviceplugin.cdi.NvidiaDevices;
 import io.aliquot.deviceplugin.health.HealthTracker;
 import io.aliquot.deviceplugin.inventory.FeatureLabelPublisher;
 import io.aliquot.deviceplugin.inventory.GpuHealthReporter;
@@ -71,6 +74,7 @@ final class Reconciler {
     private final HealthTracker healthTracker;
     private final ContextMeasurement contexts;
     private final Supplier<Limits> limits;
+    private final NvidiaDevices nvidiaDevices;
     private final String bootId;
     private final String certificate;
 
@@ -112,6 +116,7 @@ final class Reconciler {
             HealthTracker healthTracker,
             ContextMeasurement contexts,
             Supplier<Limits> limits,
+            NvidiaDevices nvidiaDevices,
             String bootId,
             String certificate,
             Duration quietTime,
@@ -126,6 +131,7 @@ final class Reconciler {
         this.healthTracker = healthTracker;
         this.contexts = contexts;
         this.limits = limits;
+        this.nvidiaDevices = nvidiaDevices;
         this.bootId = bootId;
         this.certificate = certificate;
         labels = settings.labelGpuOperator()
@@ -262,20 +268,28 @@ final class Reconciler {
         String driver = driverVersion(reading, previous);
         Optional<Inventory> sameDriver =
                 previous.filter(inventory -> inventory.driverVersion().equals(driver));
+        List<String> healthy = detected.stream()
+                .map(PhysicalGpu::uuid)
+                .filter(uuid ->
+                        health.getOrDefault(uuid, Gpu.HEALTHY).unhealthy().isEmpty())
+                .toList();
+        DeviceInjection injection = injection(node, healthy, previous);
         Inventory built = InventoryBuilder.build(
                         detected,
                         staying(previous.map(Inventory::gpus).orElse(List.of()), health, reading, holders),
                         health,
                         gpu -> contexts.contextMiB(gpu, detected, sameDriver),
-                        settings.visibleDevices(),
+                        injection == DeviceInjection.CDI ? VisibleDevices.BY_ALLOCATE : settings.visibleDevices(),
                         // While a setting of the Node is invalid, the former settings apply.
                         requested.or(() -> previous.map(NodeSettings::of)).orElseThrow())
                 .withDriver(bootId, driver);
         counted |= holders instanceof DeviceHolders.Known;
         Inventory judged = OtherDevicePlugins.in(
-                built, previous.map(Reconciler::withoutRelease), node, published.get(), holders, counted);
+                built, previous.map(Reconciler::withoutOwnConflict), node, published.get(), holders, counted);
         Inventory shared = judged.withWithheld(withholds(judged, previous, holders));
-        Inventory present = DriverRelease.of(node).map(shared::withConflict).orElse(shared);
+        Inventory present = DriverRelease.of(node)
+                .map(shared::withConflict)
+                .orElseGet(() -> withUnnamed(shared, injection, healthy));
         report(present, holders, unmet);
         if (present.gpus().isEmpty()) {
             unmet.add(noGpu.report("NVML lists no GPU on this node; a node without GPUs should not have the label "
@@ -284,6 +298,7 @@ final class Reconciler {
             noGpu.resolve();
         }
         healthReporter.report(detected, present);
+        registrar.inject(injection);
         advertise(present, node);
         inventory = present;
         publisher
@@ -293,7 +308,7 @@ final class Reconciler {
                 client,
                 node,
                 reading instanceof NvmlReading.Gpus gpus ? gpus.listing().features() : NodeFeatures.UNKNOWN,
-                withoutRelease(present).conflict().isEmpty());
+                withoutOwnConflict(present).conflict().isEmpty());
     }
 
     /** HAMi's nodes keep the GPU Operator's labels as they are. */
@@ -396,8 +411,39 @@ final class Reconciler {
                 : previous.map(Inventory::driverVersion).orElse("");
     }
 
-    private static Inventory withoutRelease(Inventory inventory) {
-        return DriverRelease.isCauseOf(inventory.conflict()) ? inventory.withConflict("") : inventory;
+    /** Without a conflict that says of no other owner. */
+    private static Inventory withoutOwnConflict(Inventory inventory) {
+        return DriverRelease.isCauseOf(inventory.conflict())
+                        || inventory.conflict().startsWith(Inventory.NOT_IN_CDI)
+                ? inventory.withConflict("")
+                : inventory;
+    }
+
+    /**
+     * How containers are to get their GPUs. A node that has once given them by CDI goes on, also while NVIDIA's specifications
+     * are being written anew: a pod that was bound for the one way must not be started the other.
+     */
+    private DeviceInjection injection(NodeView node, List<String> healthy, Optional<Inventory> previous) {
+        if (settings.injection().isPresent()) {
+            return settings.injection().get();
+        }
+        if (!DeviceInjection.isResolvedBy(node.containerRuntime())) {
+            return DeviceInjection.RUNTIME;
+        }
+        boolean isCdi = previous.map(Inventory::visibleDevices).equals(Optional.of(VisibleDevices.BY_ALLOCATE))
+                || (!healthy.isEmpty() && nvidiaDevices.unnamed(healthy).isEmpty());
+        return isCdi ? DeviceInjection.CDI : DeviceInjection.RUNTIME;
+    }
+
+    /** Where containers get their GPUs by CDI, and CDI does not name one, the node takes no pods. */
+    private Inventory withUnnamed(Inventory shared, DeviceInjection injection, List<String> healthy) {
+        return injection == DeviceInjection.CDI && shared.conflict().isEmpty()
+                ? nvidiaDevices.unnamed(healthy).stream()
+                        .findFirst()
+                        .map(nvidiaDevices::advice)
+                        .map(shared::withConflict)
+                        .orElse(shared)
+                : shared;
     }
 
     private void report(Inventory present, DeviceHolders holders, List<String> unmet) {
@@ -431,7 +477,7 @@ final class Reconciler {
 
     /** A node that another device plugin uses is that plugin's, also to an autoscaler; a driver upgrade passes. */
     private void advertise(KubeletRegistrar ready, Inventory present, NodeView node) {
-        if (withoutRelease(present).conflict().isEmpty()) {
+        if (withoutOwnConflict(present).conflict().isEmpty()) {
             ready.advertise(new AdvertisedSlots(present.gpus().size(), 0));
             ready.observeAllocatable(node.allocatable().getOrDefault(ready.resource(), 0L));
         } else {

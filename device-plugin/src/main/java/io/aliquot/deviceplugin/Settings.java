@@ -4,6 +4,7 @@ import io.aliquot.api.format.FormatException;
 import io.aliquot.api.nodes.NodeLabel;
 import io.aliquot.api.nodes.SlotCount;
 import io.aliquot.api.nodes.VisibleDevices;
+import io.aliquot.deviceplugin.cdi.DeviceInjection;
 import io.aliquot.deviceplugin.health.XidTable;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -23,6 +24,8 @@ import java.util.regex.Pattern;
  * @param slots {@code ALIQUOT_SLOTS}: vGPUs per GPU, 1 to 1000, where the Node has no annotation for it; default 10
  * @param visibleDevices {@code ALIQUOT_VISIBLE_DEVICES}: how the node's NVIDIA runtime names GPUs; default
  *     <code>{uuid}</code>
+ * @param injection {@code ALIQUOT_DEVICE_INJECTION}: how containers get GPUs and limits, {@code cdi} or {@code runtime}; empty
+ *     for {@code auto}, the default, which is {@code cdi} where the container runtime resolves CDI names and CDI names the GPUs
  * @param kubeletRoot {@code ALIQUOT_KUBELET_ROOT}: the kubelet's folder, with its sockets of device plugins and of
  *     PodResources; default {@code /var/lib/kubelet}
  * @param labelGpuOperator {@code ALIQUOT_LABEL_GPU_OPERATOR}: {@code true}: keeps the GPU Operator's device plugin off the
@@ -44,6 +47,7 @@ record Settings(
         NodeLabel nodeLabel,
         int slots,
         VisibleDevices visibleDevices,
+        Optional<DeviceInjection> injection,
         Path kubeletRoot,
         boolean labelGpuOperator,
         Optional<String> readyResource,
@@ -70,7 +74,8 @@ record Settings(
         var nodeLabel = reader.read("ALIQUOT_NODE_LABEL", NodeLabel.DEFAULT.toString(), NodeLabel::parse);
         var slots = reader.read(
                 "ALIQUOT_SLOTS", Integer.toString(SlotCount.DEFAULT), text -> SlotCount.parse("slots", text));
-        var visibleDevices = reader.read("ALIQUOT_VISIBLE_DEVICES", "{uuid}", VisibleDevices::new);
+        var visibleDevices = reader.read("ALIQUOT_VISIBLE_DEVICES", "{uuid}", Settings::visibleDevices);
+        var injection = reader.read("ALIQUOT_DEVICE_INJECTION", "auto", Settings::injection);
         var kubeletRoot = reader.read("ALIQUOT_KUBELET_ROOT", "/var/lib/kubelet", Settings::folder);
         var labelGpuOperator = reader.read("ALIQUOT_LABEL_GPU_OPERATOR", "false", Settings::trueOrFalse);
         var readyResource = reader.read("ALIQUOT_READY_RESOURCE", "", Settings::readyResource);
@@ -86,6 +91,7 @@ record Settings(
                 nodeLabel.orElseThrow(),
                 slots.orElseThrow(),
                 visibleDevices.orElseThrow(),
+                injection.orElseThrow(),
                 kubeletRoot.orElseThrow(),
                 labelGpuOperator.orElseThrow(),
                 readyResource.orElseThrow(),
@@ -113,6 +119,24 @@ record Settings(
                     + "\"; set it from the downward API's spec.nodeName");
         }
         return text;
+    }
+
+    private static VisibleDevices visibleDevices(String text) {
+        if (text.equals(VisibleDevices.NONE)) {
+            throw new FormatException(
+                    "with " + text + " no container would see a GPU; where the agent is to give containers"
+                            + " their GPUs by CDI, set ALIQUOT_DEVICE_INJECTION=cdi");
+        }
+        return new VisibleDevices(text);
+    }
+
+    private static Optional<DeviceInjection> injection(String text) {
+        return switch (text) {
+            case "auto" -> Optional.empty();
+            case "cdi" -> Optional.of(DeviceInjection.CDI);
+            case "runtime" -> Optional.of(DeviceInjection.RUNTIME);
+            default -> throw new FormatException("expected auto, cdi or runtime, found \"" + text + "\"");
+        };
     }
 
     private static Path folder(String text) {

@@ -2,6 +2,8 @@ package io.aliquot.deviceplugin;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.deviceplugin.cdi.CdiContainers;
+import io.aliquot.deviceplugin.cdi.NvidiaDevices;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
@@ -23,7 +25,14 @@ final class AgentHealthTest {
     AgentHealthTest(@TempDir Path sockets, @TempDir Path stateDir) throws IOException {
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
         registrar = KubeletRegistrar.ofVgpus(
-                sockets, SlotFiles.open(stateDir), shim, new AgentMetrics(), InstantSource.system(), () -> now);
+                sockets,
+                SlotFiles.open(stateDir),
+                shim,
+                new CdiContainers(stateDir, stateDir, new NvidiaDevices(List.of()), InstantSource.system()),
+                (podUid, container) -> List.of(),
+                new AgentMetrics(),
+                InstantSource.system(),
+                () -> now);
         health = new AgentHealth(registrar, () -> now);
     }
 

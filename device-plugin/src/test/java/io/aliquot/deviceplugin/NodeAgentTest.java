@@ -10,12 +10,15 @@ import io.aliquot.api.nodes.GpuHealth;
 import io.aliquot.api.nodes.GpuKind;
 import io.aliquot.api.nodes.Inventory;
 import io.aliquot.api.nodes.Scaling;
+import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.api.pods.CorePolicy;
 import io.aliquot.api.pods.Held;
 import io.aliquot.api.pods.Priority;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.deviceplugin.attribution.Limits;
+import io.aliquot.deviceplugin.cdi.CdiContainers;
+import io.aliquot.deviceplugin.cdi.NvidiaDevices;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.TestKubelet;
@@ -31,6 +34,7 @@ import io.aliquot.deviceplugin.nvml.FakeDriver;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.Shim;
+import io.aliquot.deviceplugin.v1beta1.ContainerAllocateResponse;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -46,6 +50,7 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -68,6 +73,7 @@ final class NodeAgentTest {
     private final Path host;
     private final Path kubeletRoot;
     private final Path sockets;
+    private final Path cdi;
     private final TestKubelet kubelet;
     private final TestPodResources podResources;
     private volatile Limits limits = Limits.NONE;
@@ -76,6 +82,7 @@ final class NodeAgentTest {
     NodeAgentTest(@TempDir Path host, @TempDir Path kubeletRoot) throws IOException {
         this.host = host;
         this.kubeletRoot = kubeletRoot;
+        cdi = Files.createDirectory(host.resolve("run-cdi"));
         sockets = Files.createDirectory(kubeletRoot.resolve("device-plugins"));
         kubelet = new TestKubelet(sockets);
         podResources = new TestPodResources(Files.createDirectory(kubeletRoot.resolve("pod-resources")));
@@ -984,6 +991,94 @@ final class NodeAgentTest {
                 .orElse("");
     }
 
+    @Test
+    void containersGetTheirGpusByCdiWhereTheRuntimeResolvesItAndItNamesThem() throws Exception {
+        driver.install(A100, A100);
+        start();
+        kubelet.nextRegistration();
+        await(() -> agent.health().readinessProblems().isEmpty());
+        List<String> gpus = node.inventory().gpus().stream().map(Gpu::uuid).toList();
+        assertThat(node.inventory().visibleDevices().template()).isEqualTo("{uuid}");
+        name(gpus);
+        awaitPasses(3);
+        assertThat(node.inventory().visibleDevices().template())
+                .as("containerd 1")
+                .isEqualTo("{uuid}");
+
+        name(gpus.subList(0, 1));
+        node.runtime("containerd://2.2.0");
+        awaitPasses(3);
+        assertThat(node.inventory().visibleDevices().template())
+                .as("one has no name")
+                .isEqualTo("{uuid}");
+        assertThat(kubelet.requiresPreStart()).isFalse();
+        name(gpus);
+        agent.wake();
+
+        await(() -> node.inventory().visibleDevices().equals(VisibleDevices.BY_ALLOCATE));
+        kubelet.nextRegistration();
+        assertThat(kubelet.requiresPreStart()).isTrue();
+        await(() -> agent.health().readinessProblems().isEmpty());
+        ContainerAllocateResponse answer = kubelet.allocate("slot-000").getContainerResponses(0);
+        assertThat(answer.getMountsList()).isEmpty();
+        assertThat(answer.getCdiDevices(0).getName()).startsWith("aliquot.io/vgpu=slot-000-");
+    }
+
+    /** A pod that was bound for the one way must not be started the other, as while NVIDIA's specification is written anew. */
+    @Test
+    void aNodeThatInjectsByCdiTakesNoPodsWhileCdiDoesNotNameItsGpus() throws Exception {
+        driver.install(A100);
+        node.runtime("cri-o://1.35.0");
+        start();
+        await(() -> agent.health().readinessProblems().isEmpty());
+        String gpu = node.inventory().gpus().getFirst().uuid();
+        name(List.of(gpu));
+        agent.wake();
+        await(() -> node.inventory().visibleDevices().equals(VisibleDevices.BY_ALLOCATE));
+
+        Files.delete(cdi.resolve("nvidia.json"));
+        restart();
+
+        await(() ->
+                node.inventory().conflict().contains("names nvidia.com/gpu=" + gpu + ": run nvidia-ctk cdi generate"));
+        assertThat(node.inventory().visibleDevices()).isEqualTo(VisibleDevices.BY_ALLOCATE);
+        await(() -> unready("run nvidia-ctk cdi generate"));
+        name(List.of(gpu));
+        agent.wake();
+        await(() -> node.inventory().conflict().isEmpty()
+                && agent.health().readinessProblems().isEmpty());
+    }
+
+    @Test
+    void theSettingDecidesWhateverTheNodeHas() throws Exception {
+        driver.install(A100);
+        agent.close();
+        agent = newAgent(driver::open, INTERVAL, Map.of("ALIQUOT_DEVICE_INJECTION", "cdi"));
+        start();
+        await(() -> unready("run nvidia-ctk cdi generate"));
+        await(() -> node.inventory().visibleDevices().equals(VisibleDevices.BY_ALLOCATE));
+        name(List.of(node.inventory().gpus().getFirst().uuid()));
+        agent.wake();
+        await(() -> agent.health().readinessProblems().isEmpty());
+
+        agent.close();
+        node.runtime("containerd://2.2.0");
+        agent = newAgent(driver::open, INTERVAL, Map.of("ALIQUOT_DEVICE_INJECTION", "runtime"));
+        start();
+
+        await(() -> node.inventory().visibleDevices().template().equals("{uuid}"));
+    }
+
+    /** Writes the specification of NVIDIA's for these GPUs. */
+    private void name(List<String> gpus) throws IOException {
+        Files.writeString(
+                cdi.resolve("nvidia.json"),
+                gpus.stream()
+                        .map(gpu -> "{\"name\":\"" + gpu + "\"}")
+                        .collect(Collectors.joining(
+                                ",", "{\"cdiVersion\":\"0.6.0\",\"kind\":\"nvidia.com/gpu\",\"devices\":[", "]}")));
+    }
+
     private boolean unready(String problem) {
         return agent.health().readinessProblems().stream().anyMatch(reason -> reason.contains(problem));
     }
@@ -1001,8 +1096,16 @@ final class NodeAgentTest {
         Settings settings = Settings.parse(environment);
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
         SlotFiles files = SlotFiles.open(host);
-        var registrar =
-                KubeletRegistrar.ofVgpus(sockets, files, shim, metrics, InstantSource.system(), System::nanoTime);
+        var nvidiaDevices = new NvidiaDevices(List.of(host.resolve("etc-cdi"), cdi));
+        var registrar = KubeletRegistrar.ofVgpus(
+                sockets,
+                files,
+                shim,
+                new CdiContainers(host, cdi, nvidiaDevices, InstantSource.system()),
+                (podUid, container) -> limits.of(podUid, container),
+                metrics,
+                InstantSource.system(),
+                System::nanoTime);
         return new NodeAgent(
                 settings,
                 opener,
@@ -1013,6 +1116,7 @@ final class NodeAgentTest {
                 BOOT_ID,
                 CERTIFICATE,
                 () -> limits,
+                nvidiaDevices,
                 interval,
                 InstantSource.system(),
                 System::nanoTime);
@@ -1054,10 +1158,15 @@ final class NodeAgentTest {
         private int writes;
         private int conditionWrites;
         private boolean rejecting;
+        private String runtime = "containerd://1.7.29";
         private List<DraDevice> published = List.of();
 
         synchronized void publish(List<DraDevice> devices) {
             published = devices;
+        }
+
+        synchronized void runtime(String version) {
+            runtime = version;
         }
 
         @Override
@@ -1067,7 +1176,7 @@ final class NodeAgentTest {
 
         @Override
         public synchronized Optional<NodeView> latest() {
-            return Optional.of(new NodeView(labels, annotations, resources, resources, conditions));
+            return Optional.of(new NodeView(labels, annotations, resources, resources, conditions, runtime));
         }
 
         @Override

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.format.FormatException;
+import io.aliquot.deviceplugin.cdi.DeviceInjection;
 import java.nio.file.Path;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -23,6 +24,22 @@ final class SettingsTest {
         assertThat(settings.ignoreXids()).isEmpty();
         assertThat(settings.fatalXids()).isEmpty();
         assertThat(settings.readyResource()).isEmpty();
+        assertThat(settings.injection()).isEmpty();
+    }
+
+    @Test
+    void noContainerWouldSeeAGpuByVisibleDevicesAlone() {
+        assertThat(Settings.parse(Map.of("NODE_NAME", "n", "ALIQUOT_DEVICE_INJECTION", "cdi"))
+                        .injection())
+                .hasValue(DeviceInjection.CDI);
+        assertThatThrownBy(() -> Settings.parse(Map.of(
+                        "NODE_NAME", "n",
+                        "ALIQUOT_VISIBLE_DEVICES", "void",
+                        "ALIQUOT_DEVICE_INJECTION", "CDI")))
+                .hasMessage(
+                        "ALIQUOT_VISIBLE_DEVICES: with void no container would see a GPU; where the agent is to give"
+                                + " containers their GPUs by CDI, set ALIQUOT_DEVICE_INJECTION=cdi\n"
+                                + "ALIQUOT_DEVICE_INJECTION: expected auto, cdi or runtime, found \"CDI\"");
     }
 
     @Test

@@ -61,6 +61,9 @@ public record Inventory(
     /** The {@link #conflict} from the end of the kubelet's connection to the agent until the kubelet has its devices again. */
     public static final String KUBELET_GONE = "the kubelet has ended or restarted, and does not have the vGPUs yet";
 
+    /** How a {@link #conflict} begins while containers could not get a GPU of the node, because CDI does not name it. */
+    public static final String NOT_IN_CDI = "no CDI specification ";
+
     /** How a {@link #conflict} begins while HAMi is registered on the node. */
     public static final String HAMI = "HAMi serves this node's GPUs";
 

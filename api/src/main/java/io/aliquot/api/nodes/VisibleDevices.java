@@ -6,9 +6,10 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 
 /**
- * How a node's NVIDIA runtime names GPUs in {@code NVIDIA_VISIBLE_DEVICES}: by UUID or by CDI name.
+ * What the containers of a node have in {@code NVIDIA_VISIBLE_DEVICES}: their GPUs as NVIDIA's runtime names them, by UUID or
+ * by CDI name, or {@link #NONE} where they get them by the CDI device that Allocate names.
  *
- * @param template {@code {uuid}}, or {@code runtime.nvidia.com/gpu={uuid}} for CDI names
+ * @param template {@code {uuid}}, {@code runtime.nvidia.com/gpu={uuid}} for CDI names, or {@link #NONE}
  */
 public record VisibleDevices(String template) {
     /** Of a GPU's name, in characters: 200 of the template, with 40 of a UUID in place of 6. */
@@ -22,15 +23,22 @@ public record VisibleDevices(String template) {
      */
     public static final String NONE = "void";
 
+    /** Of a node whose containers get their GPUs by the CDI device that Allocate names. */
+    public static final VisibleDevices BY_ALLOCATE = new VisibleDevices(NONE);
+
     public VisibleDevices {
-        if (template.split(Pattern.quote(UUID), -1).length != 2 || !template.matches("[!-+\\--~]{6,200}")) {
+        if (!template.equals(NONE)
+                && (template.split(Pattern.quote(UUID), -1).length != 2 || !template.matches("[!-+\\--~]{6,200}"))) {
             throw FormatException.expected(
-                    "a template of visible ASCII characters without commas that contains {uuid} once", template);
+                    "a template of visible ASCII characters without commas that contains {uuid} once, or " + NONE,
+                    template);
         }
     }
 
     /** The variable's value for these GPUs, in this order. */
     public String of(List<String> uuids) {
-        return uuids.stream().map(uuid -> template.replace(UUID, uuid)).collect(Collectors.joining(","));
+        return template.equals(NONE)
+                ? NONE
+                : uuids.stream().map(uuid -> template.replace(UUID, uuid)).collect(Collectors.joining(","));
     }
 }

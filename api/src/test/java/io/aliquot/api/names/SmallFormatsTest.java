@@ -130,10 +130,11 @@ class SmallFormatsTest {
         assertThat(new VisibleDevices("{uuid}").of(List.of(one, two))).isEqualTo(one + "," + two);
         assertThat(new VisibleDevices("runtime.nvidia.com/gpu={uuid}").of(List.of(one)))
                 .isEqualTo("runtime.nvidia.com/gpu=" + one);
+        assertThat(VisibleDevices.BY_ALLOCATE.of(List.of(one, two))).isEqualTo("void");
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"", "uuid", "{uuid},{uuid}", "{uuid}\n", "a b{uuid}"})
+    @ValueSource(strings = {"", "uuid", "{uuid},{uuid}", "{uuid}\n", "a b{uuid}", "none"})
     void rejectsATemplateWithoutAUuid(String template) {
         assertThatThrownBy(() -> new VisibleDevices(template)).isInstanceOf(FormatException.class);
     }

@@ -16,6 +16,7 @@ public final class Limits {
     public static final Limits NONE = new Limits(List.of());
 
     private final Map<Key, Limit> limits = new HashMap<>();
+    private final Map<String, List<Limit>> byPod;
     private final Map<PodContainer, Held> held = new HashMap<>();
 
     /** The containers that hold vGPUs, by their pods' UIDs. */
@@ -29,6 +30,8 @@ public final class Limits {
             limits.put(new Key(ContainerName.of(limit.container()), limit.gpu()), limit);
             held.merge(limit.container(), limit.held(), Held::and);
         }
+        byPod = said.stream()
+                .collect(Collectors.groupingBy(limit -> limit.container().uid()));
         holders = said.stream()
                 .map(Limit::container)
                 .collect(Collectors.groupingBy(
@@ -55,6 +58,13 @@ public final class Limits {
     /** The limit of a container on a GPU, perhaps of a former pod of this name; empty if the scheduler has not said it. */
     public Optional<Limit> find(ContainerName container, String gpu) {
         return Optional.ofNullable(limits.get(new Key(container, gpu)));
+    }
+
+    /** The limits of a container of this very pod, one for each of its GPUs; none if the scheduler has not said them. */
+    public List<Limit> of(String podUid, String container) {
+        return byPod.getOrDefault(podUid, List.of()).stream()
+                .filter(limit -> limit.container().container().equals(container))
+                .toList();
     }
 
     /** What a container of this very pod holds of its GPUs. */

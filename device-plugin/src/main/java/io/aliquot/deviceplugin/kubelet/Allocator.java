@@ -2,9 +2,13 @@ package io.aliquot.deviceplugin.kubelet;
 
 import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.api.shim.ContainerPaths;
+import io.aliquot.deviceplugin.cdi.BindMount;
+import io.aliquot.deviceplugin.cdi.CdiContainers;
+import io.aliquot.deviceplugin.cdi.DeviceInjection;
 import io.aliquot.deviceplugin.files.ContainerFiles;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.shim.Shim;
+import io.aliquot.deviceplugin.v1beta1.CDIDevice;
 import io.aliquot.deviceplugin.v1beta1.ContainerAllocateResponse;
 import io.aliquot.deviceplugin.v1beta1.Mount;
 import io.grpc.Status;
@@ -14,9 +18,10 @@ import java.nio.file.Path;
 import java.util.List;
 
 /**
- * Answers Allocate for one container: mounts the shim, the file that preloads it, an empty region and the agent's own
- * file, and makes no GPU visible. The answer does not depend on the pod, which Allocate does not name: the pod's annotations, which Bind
- * wrote, set its GPUs and limits. So Allocate needs no API call and two local files.
+ * Answers Allocate for one container: the shim, the file that preloads it, an empty region and the agent's own file, as mounts
+ * or by a CDI device that will have the GPUs, too; and makes no GPU visible. The answer does not depend on the pod, which
+ * Allocate does not name: the pod's annotations, which Bind wrote, set its GPUs and limits. So Allocate needs no API call and
+ * two or three local files.
  */
 final class Allocator {
     private static final String WARM_UP = ".warm-up";
@@ -24,10 +29,12 @@ final class Allocator {
     private final Shim shim;
     private final ContainerFiles regions;
     private final ContainerFiles agentFiles;
+    private final CdiContainers cdi;
 
     /** Prepares to answer. */
-    Allocator(Shim shim, SlotFiles files) {
+    Allocator(Shim shim, SlotFiles files, CdiContainers cdi) {
         this.shim = shim;
+        this.cdi = cdi;
         regions = files.regions();
         agentFiles = files.agentFiles();
     }
@@ -38,10 +45,12 @@ final class Allocator {
      * @param slots device ids, in any order
      * @param everAdvertised the largest number of slots ever advertised: the kubelet may still use the ids of an older,
      *     longer list
+     * @param injection by mounts, or by a CDI device
      * @throws StatusException INVALID_ARGUMENT for ids that were never advertised; INTERNAL if the slot's files cannot
      *     be written
      */
-    ContainerAllocateResponse allocate(List<String> slots, int everAdvertised) throws StatusException {
+    ContainerAllocateResponse allocate(List<String> slots, int everAdvertised, DeviceInjection injection)
+            throws StatusException {
         if (slots.isEmpty()) {
             throw invalid("expected at least one slot for a container, found none");
         }
@@ -56,7 +65,11 @@ final class Allocator {
         // The kubelet sends the ids in random order; all slots of a container use the region of the first.
         String first = slots.stream().sorted().findFirst().orElseThrow();
         try {
-            return response(regions.replace(first), agentFiles.replace(first));
+            List<BindMount> mounts = mounts(regions.replace(first), agentFiles.replace(first));
+            return switch (injection) {
+                case RUNTIME -> response(mounts);
+                case CDI -> response(cdi.allocate(first, mounts));
+            };
         } catch (IOException e) {
             throw Status.INTERNAL
                     .withDescription("cannot write the files of " + first + ": " + e)
@@ -67,30 +80,40 @@ final class Allocator {
 
     /** Makes one answer and discards it, so that the first pod does not wait until classes are loaded. */
     void warmUp() throws IOException {
-        int unused =
-                response(regions.replace(WARM_UP), agentFiles.replace(WARM_UP)).getSerializedSize();
+        int unused = response(mounts(regions.replace(WARM_UP), agentFiles.replace(WARM_UP)))
+                .getSerializedSize();
         regions.remove(WARM_UP, regions.find(WARM_UP));
         agentFiles.remove(WARM_UP, agentFiles.find(WARM_UP));
     }
 
-    private ContainerAllocateResponse response(Path region, Path agentFile) {
-        return ContainerAllocateResponse.newBuilder()
-                // The container's own env, set at admission, overrides this one (docs/architecture.md: the life of a
-                // pod, 5).
-                .putEnvs("NVIDIA_VISIBLE_DEVICES", VisibleDevices.NONE)
-                .addMounts(mount(shim.library(), shim.libraryInContainer(), true))
-                .addMounts(mount(shim.preload(), ContainerPaths.PRELOAD, true))
-                .addMounts(mount(region, ContainerPaths.REGION, false))
-                .addMounts(mount(agentFile, ContainerPaths.AGENT, true))
+    private List<BindMount> mounts(Path region, Path agentFile) {
+        return List.of(
+                new BindMount(shim.library().toString(), shim.libraryInContainer(), true),
+                new BindMount(shim.preload().toString(), ContainerPaths.PRELOAD, true),
+                new BindMount(region.toString(), ContainerPaths.REGION, false),
+                new BindMount(agentFile.toString(), ContainerPaths.AGENT, true));
+    }
+
+    private static ContainerAllocateResponse response(List<BindMount> mounts) {
+        var response = response();
+        for (BindMount mount : mounts) {
+            response.addMounts(Mount.newBuilder()
+                    .setHostPath(mount.hostPath())
+                    .setContainerPath(mount.containerPath())
+                    .setReadOnly(mount.readOnly()));
+        }
+        return response.build();
+    }
+
+    private static ContainerAllocateResponse response(String cdiDevice) {
+        return response()
+                .addCdiDevices(CDIDevice.newBuilder().setName(cdiDevice))
                 .build();
     }
 
-    private static Mount mount(Path host, String container, boolean readOnly) {
-        return Mount.newBuilder()
-                .setHostPath(host.toString())
-                .setContainerPath(container)
-                .setReadOnly(readOnly)
-                .build();
+    /** The container's own env, set at admission, overrides this one (docs/architecture.md: the life of a pod, 5). */
+    private static ContainerAllocateResponse.Builder response() {
+        return ContainerAllocateResponse.newBuilder().putEnvs("NVIDIA_VISIBLE_DEVICES", VisibleDevices.NONE);
     }
 
     private static StatusException invalid(String message) {

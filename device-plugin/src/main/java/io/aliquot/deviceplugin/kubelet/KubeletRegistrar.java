@@ -3,6 +3,9 @@ package io.aliquot.deviceplugin.kubelet;
 import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.api.names.Resources;
 import io.aliquot.api.retry.Backoff;
+import io.aliquot.api.usage.NodeAllocation.Limit;
+import io.aliquot.deviceplugin.cdi.CdiContainers;
+import io.aliquot.deviceplugin.cdi.DeviceInjection;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.problem.Problem;
@@ -16,9 +19,11 @@ import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.InstantSource;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BiFunction;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -87,6 +92,7 @@ public final class KubeletRegistrar implements AutoCloseable {
      * Prepares to serve; {@link #advertise} registers.
      *
      * @param allocator answers Allocate
+     * @param starts answers PreStartContainer; empty for devices that no container gets
      * @param nanoTime a clock such as {@link System#nanoTime}
      * @param interval pause between two polls of the folder
      * @param tolerance how long the Node's allocatable may differ from the advertised slots
@@ -95,6 +101,7 @@ public final class KubeletRegistrar implements AutoCloseable {
             String resource,
             PluginFolder folder,
             DevicePluginService.ContainerAllocator allocator,
+            Optional<CdiStarts> starts,
             AgentMetrics metrics,
             LongSupplier nanoTime,
             Duration interval,
@@ -106,7 +113,7 @@ public final class KubeletRegistrar implements AutoCloseable {
         this.nanoTime = nanoTime;
         backoff = new Backoff(nanoTime, FIRST_PAUSE, interval.multipliedBy(LONGEST_PAUSE_IN_INTERVALS));
         allocatableCheck = new AllocatableCheck(nanoTime, tolerance);
-        service = new DevicePluginService(allocator, metrics, nanoTime);
+        service = new DevicePluginService(allocator, starts, metrics, nanoTime);
         thread = new Thread(this::run, "kubelet " + resource);
         thread.setDaemon(true);
     }
@@ -116,17 +123,27 @@ public final class KubeletRegistrar implements AutoCloseable {
      *
      * @param folder the kubelet's folder of plugin sockets
      * @param files which containers mount
+     * @param cdi the containers that get their GPUs by CDI
+     * @param limits what the scheduler said last of a container, by its pod's UID and its name; none: nothing yet
      * @throws IOException if files of slots cannot be written
      */
     public static KubeletRegistrar ofVgpus(
-            Path folder, SlotFiles files, Shim shim, AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime)
+            Path folder,
+            SlotFiles files,
+            Shim shim,
+            CdiContainers cdi,
+            BiFunction<String, String, List<Limit>> limits,
+            AgentMetrics metrics,
+            InstantSource clock,
+            LongSupplier nanoTime)
             throws IOException {
-        var allocator = new Allocator(shim, files);
+        var allocator = new Allocator(shim, files, cdi);
         allocator.warmUp();
         return new KubeletRegistrar(
                 Resources.VGPU,
                 new PluginFolder(folder, "", clock),
                 allocator::allocate,
+                Optional.of(new CdiStarts(folder, cdi, limits, nanoTime, CdiStarts.LONGEST_WAIT)),
                 metrics,
                 nanoTime,
                 POLL_INTERVAL,
@@ -142,13 +159,14 @@ public final class KubeletRegistrar implements AutoCloseable {
         return new KubeletRegistrar(
                 resource,
                 new PluginFolder(folder, ".ready", clock),
-                (slots, everAdvertised) -> {
+                (slots, everAdvertised, injection) -> {
                     throw Status.PERMISSION_DENIED
                             .withDescription(
                                     resource + " stands for the node's GPUs, which Aliquot shares, and is given to no"
                                             + " container; request " + Resources.VGPU)
                             .asException();
                 },
+                Optional.empty(),
                 metrics,
                 nanoTime,
                 POLL_INTERVAL,
@@ -168,6 +186,14 @@ public final class KubeletRegistrar implements AutoCloseable {
     /** The name of the devices. */
     public String resource() {
         return resource;
+    }
+
+    /** Sets how containers get their GPUs from now on; registers again if that changes, since the kubelet must know it. */
+    public void inject(DeviceInjection injection) {
+        service.inject(injection);
+        if (service.isOutdated()) {
+            wake();
+        }
     }
 
     /** Advertises these slots to the kubelet from now on; the first call starts the registration. */
@@ -336,6 +362,9 @@ public final class KubeletRegistrar implements AutoCloseable {
         }
         if (!Files.exists(registration.socket(), LinkOption.NOFOLLOW_LINKS)) {
             return Optional.of("the kubelet has removed the plugin's socket");
+        }
+        if (service.isOutdated()) {
+            return Optional.of("containers get their GPUs in another way from now on");
         }
         return registration.end();
     }

@@ -13,13 +13,15 @@ import tools.jackson.databind.JsonNode;
  * @param capacity extended resources with whole amounts; other resources are left out
  * @param allocatable the same of {@code status.allocatable}
  * @param conditions of {@code status.conditions}, by type
+ * @param containerRuntime name and version, such as {@code containerd://2.2.0}; empty if unknown
  */
 public record NodeView(
         Map<String, String> labels,
         Map<String, String> annotations,
         Map<String, Long> capacity,
         Map<String, Long> allocatable,
-        Map<String, NodeCondition> conditions) {
+        Map<String, NodeCondition> conditions,
+        String containerRuntime) {
     public NodeView {
         labels = Map.copyOf(labels);
         annotations = Map.copyOf(annotations);
@@ -36,7 +38,8 @@ public record NodeView(
                 strings(metadata.path("annotations")),
                 extendedResources(status.path("capacity")),
                 extendedResources(status.path("allocatable")),
-                conditions(status.path("conditions")));
+                conditions(status.path("conditions")),
+                status.path("nodeInfo").path("containerRuntimeVersion").asString(""));
     }
 
     private static Map<String, NodeCondition> conditions(JsonNode list) {

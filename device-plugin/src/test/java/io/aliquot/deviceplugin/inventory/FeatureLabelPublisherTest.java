@@ -245,7 +245,7 @@ final class FeatureLabelPublisherTest {
         private int questions;
 
         NodeView view() {
-            return new NodeView(labels, annotations, Map.of(), Map.of(), Map.of());
+            return new NodeView(labels, annotations, Map.of(), Map.of(), Map.of(), "");
         }
 
         String record() {

@@ -34,7 +34,7 @@ class OtherDevicePluginsTest {
     }
 
     private static NodeView node(Map<String, Long> resources) {
-        return new NodeView(Map.of(), Map.of(), resources, resources, Map.of());
+        return new NodeView(Map.of(), Map.of(), resources, resources, Map.of(), "");
     }
 
     private static Inventory in(NodeView node, DeviceHolders holders, List<Gpu> previous) {
@@ -138,7 +138,7 @@ class OtherDevicePluginsTest {
             annotations.put("hami.io/node-handshake", handshake);
         }
         Map<String, Long> none = Map.of("nvidia.com/gpu", 0L);
-        var node = new NodeView(Map.of(), annotations, none, none, Map.of());
+        var node = new NodeView(Map.of(), annotations, none, none, Map.of(), "");
 
         assertThat(in(node, NO_HOLDERS, GPUS).conflict().startsWith(Inventory.HAMI))
                 .isEqualTo(conflict);

@@ -6,6 +6,8 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.Resources;
 import io.aliquot.api.shim.Region;
+import io.aliquot.deviceplugin.cdi.CdiContainers;
+import io.aliquot.deviceplugin.cdi.NvidiaDevices;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.shim.Shim;
@@ -25,6 +27,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -206,7 +209,14 @@ final class KubeletRegistrarTest {
     @EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
     void theDevicesAreHealthyWithin100MillisecondsOfTheKubeletsSocketIn19Of20Restarts() throws Exception {
         registrar = KubeletRegistrar.ofVgpus(
-                folder, SlotFiles.open(host), SHIM, new AgentMetrics(), InstantSource.system(), System::nanoTime);
+                folder,
+                SlotFiles.open(host),
+                SHIM,
+                cdi(),
+                (podUid, container) -> List.of(),
+                new AgentMetrics(),
+                InstantSource.system(),
+                System::nanoTime);
         register(20);
 
         List<Long> millis = List.of();
@@ -339,11 +349,16 @@ final class KubeletRegistrarTest {
         return newRegistrar(TOLERANCE);
     }
 
+    private CdiContainers cdi() throws IOException {
+        return new CdiContainers(host, host, new NvidiaDevices(List.of()), InstantSource.system());
+    }
+
     private KubeletRegistrar newRegistrar(Duration tolerance) throws IOException {
         return new KubeletRegistrar(
                 Resources.VGPU,
                 new PluginFolder(folder, "", InstantSource.system()),
-                new Allocator(SHIM, SlotFiles.open(host))::allocate,
+                new Allocator(SHIM, SlotFiles.open(host), cdi())::allocate,
+                Optional.empty(),
                 new AgentMetrics(),
                 System::nanoTime,
                 INTERVAL,

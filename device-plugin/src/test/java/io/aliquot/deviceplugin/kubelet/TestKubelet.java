@@ -1,12 +1,15 @@
 package io.aliquot.deviceplugin.kubelet;
 
+import io.aliquot.api.format.JsonFields;
 import io.aliquot.deviceplugin.v1beta1.AllocateRequest;
 import io.aliquot.deviceplugin.v1beta1.AllocateResponse;
 import io.aliquot.deviceplugin.v1beta1.ContainerAllocateRequest;
+import io.aliquot.deviceplugin.v1beta1.ContainerAllocateResponse;
 import io.aliquot.deviceplugin.v1beta1.Device;
 import io.aliquot.deviceplugin.v1beta1.DevicePluginGrpc;
 import io.aliquot.deviceplugin.v1beta1.Empty;
 import io.aliquot.deviceplugin.v1beta1.ListAndWatchResponse;
+import io.aliquot.deviceplugin.v1beta1.PreStartContainerRequest;
 import io.aliquot.deviceplugin.v1beta1.RegisterRequest;
 import io.aliquot.deviceplugin.v1beta1.RegistrationGrpc;
 import io.grpc.Context;
@@ -26,8 +29,12 @@ import java.io.IOException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.time.Duration;
+import java.util.Base64;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -47,6 +54,8 @@ public final class TestKubelet implements AutoCloseable {
     private Server server;
     private volatile Optional<ManagedChannel> plugin = Optional.empty();
     private volatile boolean rejecting;
+    private volatile boolean preStartRequired;
+    private final Map<String, Map<String, Object>> checkpoint = new LinkedHashMap<>();
 
     public TestKubelet(Path folder) throws IOException {
         this.folder = folder;
@@ -127,6 +136,57 @@ public final class TestKubelet implements AutoCloseable {
                 .allocate(request.build());
     }
 
+    /** Whether the plugin's latest registration asked for PreStartContainer. */
+    public boolean requiresPreStart() {
+        return preStartRequired;
+    }
+
+    /** Admits a container: calls Allocate and keeps the answer in the checkpoint, as the kubelet does. */
+    ContainerAllocateResponse admit(String podUid, String container, String... slots) throws IOException {
+        ContainerAllocateResponse answer = allocate(slots).getContainerResponses(0);
+        checkpoint.put(
+                podUid + "/" + container,
+                Map.of(
+                        "PodUID",
+                        podUid,
+                        "ContainerName",
+                        container,
+                        "ResourceName",
+                        "aliquot.io/vgpu",
+                        "DeviceIDs",
+                        Map.of("-1", List.of(slots)),
+                        "AllocResp",
+                        Base64.getEncoder().encodeToString(answer.toByteArray())));
+        writeCheckpoint();
+        return answer;
+    }
+
+    /** Forgets the containers of a pod that has ended. */
+    void forget(String podUid) throws IOException {
+        checkpoint.keySet().removeIf(container -> container.startsWith(podUid + "/"));
+        writeCheckpoint();
+    }
+
+    private void writeCheckpoint() throws IOException {
+        Path temporary = folder.resolve(".checkpoint");
+        Files.writeString(
+                temporary,
+                JsonFields.JSON.writeValueAsString(Map.of(
+                        "Data",
+                        Map.of("PodDeviceEntries", checkpoint.values(), "RegisteredDevices", Map.of()),
+                        "Checksum",
+                        1)));
+        Files.move(temporary, folder.resolve(DeviceCheckpoint.FILE), StandardCopyOption.ATOMIC_MOVE);
+    }
+
+    void preStart(Duration timeout, String... slots) {
+        var unused = DevicePluginGrpc.newBlockingStub(plugin.orElseThrow())
+                .withDeadlineAfter(timeout.toMillis(), TimeUnit.MILLISECONDS)
+                .preStartContainer(PreStartContainerRequest.newBuilder()
+                        .addAllDevicesIds(List.of(slots))
+                        .build());
+    }
+
     @Override
     public void close() {
         try {
@@ -153,9 +213,10 @@ public final class TestKubelet implements AutoCloseable {
                     .overrideAuthority("localhost")
                     .usePlaintext()
                     .build();
-            DevicePluginGrpc.newBlockingStub(channel)
+            preStartRequired = DevicePluginGrpc.newBlockingStub(channel)
                     .withDeadlineAfter(10, TimeUnit.SECONDS)
-                    .getDevicePluginOptions(Empty.getDefaultInstance());
+                    .getDevicePluginOptions(Empty.getDefaultInstance())
+                    .getPreStartRequired();
             plugin = Optional.of(channel);
             // In the root context: a stream of this call's context would end with the call.
             Context.ROOT.run(() -> listen(channel));

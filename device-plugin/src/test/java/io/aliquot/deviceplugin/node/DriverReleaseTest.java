@@ -62,6 +62,6 @@ final class DriverReleaseTest {
     }
 
     private static Optional<String> release(Map<String, String> labels, Map<String, String> annotations) {
-        return DriverRelease.of(new NodeView(labels, annotations, Map.of(), Map.of(), Map.of()));
+        return DriverRelease.of(new NodeView(labels, annotations, Map.of(), Map.of(), Map.of(), ""));
     }
 }

@@ -45,6 +45,6 @@ final class NodeSettingsTest {
     }
 
     private static NodeView node(Map<String, String> labels, Map<String, String> annotations) {
-        return new NodeView(labels, annotations, Map.of(), Map.of(), Map.of());
+        return new NodeView(labels, annotations, Map.of(), Map.of(), Map.of(), "");
     }
 }

@@ -24,6 +24,7 @@ import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.api.model.PodTemplateSpec;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.api.model.Service;
+import io.fabric8.kubernetes.api.model.VolumeMount;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
 import io.fabric8.kubernetes.api.model.apps.DaemonSet;
@@ -577,6 +578,21 @@ class ChartTest {
                                 mount.getMountPath().equals(volume.getHostPath().getPath()));
             }
         }
+    }
+
+    @Test
+    void theAgentHasTheFoldersOfCdiUnlessOnlyTheRuntimeInjects() {
+        PodSpec pod = agent(Chart.render(DEFAULTS));
+
+        assertThat(variable(pod.getContainers().get(0), "ALIQUOT_DEVICE_INJECTION"))
+                .contains("auto");
+        assertThat(pod.getContainers().get(0).getVolumeMounts())
+                .filteredOn(mount -> mount.getMountPath().endsWith("/cdi"))
+                .extracting(VolumeMount::getMountPath, VolumeMount::getReadOnly)
+                .containsExactlyInAnyOrder(tuple("/etc/cdi", true), tuple("/var/run/cdi", null));
+        assertThat(agent(Chart.render(DEFAULT_RUNTIME)).getVolumes())
+                .filteredOn(volume -> volume.getHostPath() != null)
+                .noneMatch(volume -> volume.getHostPath().getPath().endsWith("/cdi"));
     }
 
     @Test
