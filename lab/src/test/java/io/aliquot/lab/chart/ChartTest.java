@@ -92,7 +92,9 @@ class ChartTest {
                     .containsEntry("app.kubernetes.io/instance", Chart.RELEASE)
                     .containsKey("app.kubernetes.io/version");
             // generic: a kind that the client does not know, PodMonitor
-            boolean namespaced = object instanceof Namespaced || object instanceof GenericKubernetesResource;
+            boolean namespaced = object instanceof Namespaced
+                    || (object instanceof GenericKubernetesResource
+                            && !object.getKind().equals("SecurityContextConstraints"));
             // A RoleBinding is in the namespace of its Role, and this one's Role is Kubernetes' own.
             String home = object.getMetadata().getName().equals("aliquot-scheduler:authentication-reader")
                     ? "kube-system"
