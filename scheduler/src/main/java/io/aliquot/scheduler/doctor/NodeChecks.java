@@ -187,14 +187,12 @@ final class NodeChecks {
         return ClusterAutoscaler.readiness(labels(node), allocatable(node).keySet())
                 .filter(verdict -> !verdict.ready())
                 .stream()
-                .map(verdict -> {
-                    int sentence = verdict.message().indexOf(". ");
-                    return new Finding(
-                            "autoscaler",
-                            object(node),
-                            verdict.message().substring(0, sentence),
-                            verdict.message().substring(sentence + 2));
-                })
+                .map(verdict -> verdict.message().split("\\. ", 2))
+                .map(sentences -> new Finding(
+                        "autoscaler",
+                        object(node),
+                        sentences[0],
+                        sentences.length > 1 ? sentences[1] : "see docs/autoscalers.md"))
                 .toList();
     }
 
