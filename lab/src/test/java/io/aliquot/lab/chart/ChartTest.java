@@ -31,6 +31,7 @@ import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
 import io.fabric8.kubernetes.api.model.apps.DaemonSet;
 import io.fabric8.kubernetes.api.model.apps.Deployment;
+import io.fabric8.kubernetes.api.model.batch.v1.CronJob;
 import io.fabric8.kubernetes.api.model.batch.v1.Job;
 import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicy;
 import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicyIngressRule;
@@ -141,6 +142,21 @@ class ChartTest {
         assertThat(agent(rendered).getHostPID()).isTrue();
     }
 
+    /** It is a template of Jobs, and a Job that someone makes must not evict other pods. */
+    @Test
+    void theDoctorNeverRunsByItselfAndHasNoPriority() {
+        CronJob cronJob = Chart.the(Chart.render(DEFAULTS), CronJob.class, "aliquot-doctor");
+        assertThat(cronJob.getSpec().getSuspend()).isTrue();
+
+        PodSpec pod = doctor(Chart.render(DEFAULTS)).orElseThrow();
+        assertThat(pod.getPriorityClassName()).isNull();
+        assertThat(pod.getServiceAccountName()).isEqualTo("aliquot-doctor");
+        assertThat(pod.getSecurityContext().getRunAsNonRoot()).isTrue();
+        assertThat(pod.getSecurityContext().getSeccompProfile().getType()).isEqualTo("RuntimeDefault");
+        assertThat(pod.getContainers().getFirst().getArgs()).containsExactly("doctor");
+        assertThat(pod.getVolumes()).hasSize(1);
+    }
+
     @Test
     void onlyTheAgentSeesGpus() {
         List<Rendered> rendered = Chart.render(FAKE_DRIVER);
@@ -185,7 +201,8 @@ class ChartTest {
                         "registry.k8s.io/kube-scheduler:" + Chart.KUBERNETES,
                         "ghcr.io/aliquot-io/aliquot-device-plugin:" + version.group(1),
                         "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1),
-                        "ghcr.io/aliquot-io/aliquot-device-plugin:" + version.group(1));
+                        "ghcr.io/aliquot-io/aliquot-device-plugin:" + version.group(1),
+                        "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1));
         assertThat(containers(Chart.render(Chart.FOLDER.resolve("ci/private-registry-values.yaml"))))
                 .extracting(Container::getImage)
                 .containsExactly(
@@ -193,7 +210,8 @@ class ChartTest {
                         "registry.example.com:5000/mirror/kube-scheduler:v1.31.2",
                         "registry.example.com:5000/mirror/aliquot-device-plugin:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1",
-                        "registry.example.com:5000/mirror/aliquot-device-plugin:0.2.0-r1");
+                        "registry.example.com:5000/mirror/aliquot-device-plugin:0.2.0-r1",
+                        "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1");
     }
 
     @Test
@@ -874,6 +892,17 @@ class ChartTest {
         return Chart.the(rendered, Pod.class, "aliquot-test");
     }
 
+    /** The pod of a Job of the doctor. */
+    private static Optional<PodSpec> doctor(List<Rendered> rendered) {
+        return Chart.all(rendered, CronJob.class).stream()
+                .findFirst()
+                .map(cronJob -> cronJob.getSpec()
+                        .getJobTemplate()
+                        .getSpec()
+                        .getTemplate()
+                        .getSpec());
+    }
+
     private static List<Container> containers(List<Rendered> rendered) {
         var containers = new ArrayList<Container>();
         for (PodSpec pod : List.of(
@@ -884,6 +913,7 @@ class ChartTest {
             containers.addAll(pod.getInitContainers());
             containers.addAll(pod.getContainers());
         }
+        doctor(rendered).ifPresent(pod -> containers.addAll(pod.getContainers()));
         return containers;
     }
 
