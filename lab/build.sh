@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Builds the lab's programs: Kubernetes, etcd, Helm, NVIDIA's container runtime and device plugin, cached under the version
-# or hash of their sources; and Aliquot, in the checkout.
+# Builds the lab's programs: Kubernetes, etcd, Helm, containerd, runc, NVIDIA's container runtime and device plugin, cached
+# under the version or hash of their sources; and Aliquot, in the checkout.
 
 # Go's caches: GOCACHE and GOMODCACHE where they are set; else folders in the lab's cache, several gigabytes that
 # build_programs removes when the programs are built, and `down --purge` otherwise.
@@ -22,6 +22,8 @@ go_flags=(
 # A folder with etcd, Kubernetes' programs and Helm under their names
 cluster_programs() { printf '%s/programs/cluster-%s' "$cache" "$(lab_modules)"; }
 nvidia_runtime_program() { printf '%s/programs/nvidia-container-runtime-%s' "$cache" "$nvidia_toolkit_version"; }
+# A folder with containerd, its shim, ctr and runc
+runtime_programs() { printf '%s/programs/containerd-%s-runc-%s' "$cache" "$containerd_version" "$runc_version"; }
 # A folder: the device plugin and GPU feature discovery are one module.
 nvidia_plugin_programs() { printf '%s/programs/nvidia-plugin-%s' "$cache" "$(lab_modules)"; }
 lab_modules() { (cd "$root" && hash_of lab/kube/{go.mod,go.sum,main.go}); }
@@ -114,6 +116,31 @@ build_nvidia_plugin() {
     publish "$out.tmp" "$out"
 }
 
+# --- containerd and runc --------------------------------------------------------------------------------------------
+
+# From copies of the modules: go install refuses a module that replaces others. vendor/ of a downloaded module holds only a
+# list, which go build would take for the dependencies.
+build_runtime() {
+    local folder module copy version=github.com/containerd/containerd/v2/version
+    go_environment
+    folder=$(mktemp -d "$cache/programs/install.XXXXXX")
+    for module in "github.com/containerd/containerd/v2@v$containerd_version" "github.com/opencontainers/runc@v$runc_version"; do
+        copy=$(cd / && go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+        cp -r --no-preserve=mode "$copy" "$folder/"
+    done
+    mkdir "$folder/programs"
+    cd "$folder/v2@v$containerd_version"
+    CGO_ENABLED=0 go build -buildvcs=false "${go_flags[@]}" -ldflags "-s -w -X $version.Version=v$containerd_version" \
+        -o "$folder/programs/" ./cmd/{containerd,containerd-shim-runc-v2,ctr}
+    cd "$folder/runc@v$runc_version"
+    rm -r vendor
+    CGO_ENABLED=1 go build -mod=mod -buildvcs=false "${go_flags[@]}" -tags=netgo,osusergo,seccomp -ldflags '-s -w' \
+        -o "$folder/programs/" .
+    cd /
+    publish "$folder/programs" "$(runtime_programs)"
+    rm -rf "$folder"
+}
+
 # --- the tests' programs --------------------------------------------------------------------------------------------
 
 # Clients with client-go's informers, of the oldest and the newest version that is tested; the newest is that of lab/kube.
@@ -145,13 +172,17 @@ build_test_programs() { # [PART of the long tier]
 
 # --- all of them ----------------------------------------------------------------------------------------------------
 
-programs_missing() { [ ! -d "$(cluster_programs)" ] || [ ! -d "$(nvidia_plugin_programs)" ] || [ ! -x "$(nvidia_runtime_program)" ]; }
+programs_missing() {
+    [ ! -d "$(cluster_programs)" ] || [ ! -d "$(runtime_programs)" ] ||
+        [ ! -d "$(nvidia_plugin_programs)" ] || [ ! -x "$(nvidia_runtime_program)" ]
+}
 
 # One after the other: they share compiled packages, and the Go compiler keeps all processors busy.
 build_missing_programs() {
     if [ ! -d "$(cluster_programs)" ]; then
         if [ -n "${ALIQUOT_BINARIES:-}" ]; then download_cluster_programs; else build_cluster_programs; fi
     fi
+    [ -d "$(runtime_programs)" ] || build_runtime
     [ -d "$(nvidia_plugin_programs)" ] || build_nvidia_plugin
     [ -x "$(nvidia_runtime_program)" ] || build_nvidia_runtime
 }

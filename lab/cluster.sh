@@ -188,7 +188,7 @@ await_or_die() { # SECONDS WHAT LOG COMMAND...
 
 # A fingerprint of what a cluster is made from; the lab makes a new cluster when it changes.
 cluster_sources() {
-    (cd "$root" && printf '%s %s %s\n' "$(cluster_programs)" "$(nvidia_runtime_program)" \
+    (cd "$root" && printf '%s %s %s %s\n' "$(cluster_programs)" "$(runtime_programs)" "$(nvidia_runtime_program)" \
         "$(cat lab/common.sh lab/namespaces.sh lab/init.sh lab/cluster.sh lab/node.sh lab/node-mounts.sh lab/audit-policy.yaml | sha256sum)")
 }
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What all parts of ./aliquot share: names and paths of this checkout's lab, messages, long steps, the locks.
-# Other scripts source it. Sets: root, lab, cache, id, marker, subnet, nodes, shared_nodes, other_node.
+# Other scripts source it. Sets: root, lab, cache, id, marker, subnet, nodes, shared_nodes, other_node, cdi_node.
 
 set -euo pipefail
 umask 022
@@ -22,12 +22,17 @@ nodes=(node1 node2 node3)
 # Aliquot shares the GPUs of these; NVIDIA's device plugin serves those of the other.
 shared_nodes=(node1 node2)
 other_node=node3
+# The node with containerd 2, which injects CDI devices, and runc as the default runtime. The others have the machine's
+# containerd, with NVIDIA's runtime as the default.
+cdi_node=node2
 
 version_of() { sed -n "s#^\t$1 v\([^ ]*\).*#\1#p" "$root/lab/kube/go.mod"; } # MODULE
 kubernetes_version=$(version_of k8s.io/kubernetes)
 etcd_version=$(version_of go.etcd.io/etcd/server/v3)
 helm_version=$(version_of helm.sh/helm/v3)
 nvidia_toolkit_version=1.20.1
+containerd_version=2.2.0
+runc_version=1.3.0
 
 export KUBECONFIG=$lab/admin.kubeconfig
 

@@ -6,7 +6,7 @@ folder=$1
 
 # Through /mnt, since the mounts below may hide FOLDER.
 mount --bind "$folder" /mnt
-mkdir -p /mnt/{kubelet,aliquot,containerd,cni,logs,cdi,sysctl,nvidia-container-runtime}
+mkdir -p /mnt/{kubelet,aliquot,containerd,cni,logs,cdi,sysctl}
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/node /run/netns /run/lock /run/etc/{new,work}
 mount --bind /mnt /run/node
@@ -19,8 +19,9 @@ mount --bind /run/node/logs /var/log
 
 # /etc is the machine's, below an overlay for this node.
 mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/etc/new,workdir=/run/etc/work /etc
-mkdir -p /etc/cdi /etc/nvidia-container-runtime
+mkdir -p /etc/{cdi,containerd,nvidia-container-runtime}
 mount --bind /run/node/cdi /etc/cdi
+mount --bind /run/node/containerd-config /etc/containerd
 mount --bind /run/node/nvidia-container-runtime /etc/nvidia-container-runtime
 
 # The kubelet sets these for the whole machine (pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables). It

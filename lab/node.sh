@@ -1,11 +1,13 @@
 # shellcheck shell=bash
 # A node: a kubelet and a containerd in a mount namespace where they use their default paths.
 
+# The node's own programs come before the machine's. Mounts over these would not do: runc executes itself through an overlay
+# of its folder (libcontainer/exeseal), which shows the file under such a mount.
+node_path=/run/node/programs:$PATH
+
 # Runs a command in the namespaces of the node's programs.
 in_node() { # NODE COMMAND...
-    local node=$1
-    shift
-    "${in_lab[@]}" nsenter "--mount=$(node_mounts "$node")" -- "$@"
+    "${in_lab[@]}" nsenter "--mount=$(node_mounts "$1")" -- env "PATH=$node_path" "${@:2}"
 }
 
 # The path of the node's mount namespace in the lab's PID namespace: that of the process which made the mounts. A bind
@@ -19,9 +21,10 @@ node_address() { printf '%s.0.1%s' "$subnet" "$(node_number "$1")"; }
 make_node() { # NODE
     local node=$1 folder=$lab/$1 number
     number=$(node_number "$node")
-    mkdir -p "$folder"/{programs,cni-config,nvidia-container-runtime}
+    mkdir -p "$folder"/{programs,cni-config,containerd-config,nvidia-container-runtime}
     ln -f "$bin/kubelet" "$folder/programs/kubelet"
     cp "$(nvidia_runtime_program)" "$folder/programs/nvidia-container-runtime"
+    [ "$node" != "$cdi_node" ] || cp "$(runtime_programs)"/* "$folder/programs"
     make_node_cgroups "$node"
     mount_node "$node"
 
@@ -45,9 +48,9 @@ make_node() { # NODE
 		  spec-dirs = ["/etc/cdi"]
 	END
 
-    # NVIDIA's runtime is the default runtime, the harder case: without Aliquot's webhook every container sees all GPUs.
     # restrict_oom_score_adj: runc cannot lower the score without CAP_SYS_RESOURCE, and would fail.
-    cat > "$folder/containerd.toml" <<-END
+    # Version 2 of the configuration is what both containerds read; CDI is on by default in containerd 2, and off in 1.
+    cat > "$folder/containerd-config/config.toml" <<-END
 		version = 2
 		[grpc]
 		  address = "/run/containerd/containerd.sock"
@@ -59,7 +62,7 @@ make_node() { # NODE
 		    conf_dir = "/run/node/cni-config"
 		  [plugins."io.containerd.grpc.v1.cri".containerd]
 		    snapshotter = "overlayfs"
-		    default_runtime_name = "nvidia"
+		    default_runtime_name = "$(default_runtime "$node")"
 		    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 		      runtime_type = "io.containerd.runc.v2"
 		    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
@@ -95,6 +98,9 @@ make_node() { # NODE
 	END
 }
 
+# Where NVIDIA's runtime is the default, every container sees all GPUs without Aliquot's webhook.
+default_runtime() { if [ "$1" = "$cdi_node" ]; then printf runc; else printf nvidia; fi; } # NODE
+
 mount_node() { # NODE
     rm -f "$lab/$1/mounted"
     launch "$1/mounts" unshare --mount --propagation private bash "$root/lab/node-mounts.sh" "$lab/$1"
@@ -119,7 +125,7 @@ cni_plugins() {
 
 # Containers survive both programs: the lab's first process adopts containerd's shims.
 start_containerd() { # NODE
-    launch "$1/containerd" nsenter "--mount=$(node_mounts "$1")" -- containerd --config /run/node/containerd.toml
+    launch "$1/containerd" nsenter "--mount=$(node_mounts "$1")" -- env "PATH=$node_path" containerd
 }
 
 start_kubelet() { # NODE

@@ -143,7 +143,7 @@ check_disk() {
     done
 }
 
-# Everything that `up` needs. gcc builds the simulated driver, the shim and the cgo part of NVIDIA's runtime.
+# Everything that `up` needs. gcc builds the simulated driver, the shim and the cgo parts of runc and NVIDIA's runtime.
 check_prerequisites() {
     check_machine
     check_jdk
@@ -165,6 +165,8 @@ check_prerequisites() {
 		cmake cmake
 		libzstd-dev /usr/include/zstd.h
 		liblz4-dev /usr/include/lz4.h
+		libseccomp-dev /usr/include/seccomp.h
+		pkg-config pkg-config
 	END
     [ -z "${ALIQUOT_BINARIES:-}" ] || install_missing_packages "the official binaries" <<-'END'
 		curl curl

@@ -63,7 +63,7 @@ class InstallationChangesIT {
         try {
             uninstall(lab);
             awaitTrue("the other node's kubelet has forgotten an earlier test's agent", FORGETS, () -> hasNoVgpus(lab));
-            setDefaultRuntime(lab, "nvidia", "runc");
+            setDefaultRuntime(lab, "runc");
             label(lab);
             startAgain(lab, namespace, workloads);
             ClusterSnapshot first = ClusterSnapshot.of(lab.client());
@@ -100,7 +100,7 @@ class InstallationChangesIT {
             podsStartWithoutAnyReplica(lab, namespace);
         } finally {
             lab.kubectl("delete", "--namespace", namespace.name(), "-f", workloads.toString());
-            setDefaultRuntime(lab, "runc", "nvidia");
+            setDefaultRuntime(lab, "nvidia");
             label(lab);
             lab.aliquot("up", "--no-build").expectSuccess();
         }
@@ -134,13 +134,13 @@ class InstallationChangesIT {
         lab.kubectl("delete", "namespace", Lab.NAMESPACE).expectSuccess();
     }
 
-    private static void setDefaultRuntime(Lab lab, String from, String to) {
-        for (String node : lab.nodes()) {
-            String setting = "s/default_runtime_name = \"%s\"/default_runtime_name = \"%s\"/".formatted(from, to);
-            lab.onNode(node, "sed", "-i", setting, "/run/node/containerd.toml").expectSuccess();
-            lab.kill(node + "/containerd");
-            lab.start(node + "/containerd");
-        }
+    /** Of the node where NVIDIA's is the default. */
+    private static void setDefaultRuntime(Lab lab, String runtime) {
+        String node = lab.node(NodeKind.DEFAULT_RUNTIME);
+        String setting = "s/default_runtime_name = .*/default_runtime_name = \"%s\"/".formatted(runtime);
+        lab.onNode(node, "sed", "-i", setting, "/etc/containerd/config.toml").expectSuccess();
+        lab.kill(node + "/containerd");
+        lab.start(node + "/containerd");
     }
 
     private static void label(Lab lab) {

@@ -112,6 +112,16 @@ final class Lab implements AutoCloseable {
         return List.of(setting("NODES").split(" ", -1));
     }
 
+    /** The node of a kind, one of {@link #nodes()}. */
+    String node(NodeKind kind) {
+        String cdi = setting("CDI_NODE");
+        return switch (kind) {
+            case CDI -> cdi;
+            case DEFAULT_RUNTIME ->
+                nodes().stream().filter(node -> !node.equals(cdi)).findFirst().orElseThrow();
+        };
+    }
+
     /** The node whose GPUs NVIDIA's device plugin serves. */
     String otherNode() {
         return setting("OTHER_NODE");

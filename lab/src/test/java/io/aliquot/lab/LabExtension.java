@@ -1,9 +1,12 @@
 package io.aliquot.lab;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
+import java.util.Collection;
+import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
-import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.LinkedBlockingQueue;
+import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
 import org.junit.jupiter.api.extension.AfterAllCallback;
 import org.junit.jupiter.api.extension.BeforeAllCallback;
@@ -17,8 +20,8 @@ import org.junit.jupiter.api.parallel.Isolated;
 /**
  * Injects the {@link Lab} and a new {@link TestNamespace} into a test, and adds their state to a failure of the test.
  *
- * <p>Two classes with this extension run at a time. Each gets a node, on which all its pods run, and which no other class
- * uses meanwhile. A class that does more to the cluster than to create pods is {@link Isolated}: it runs alone and has
+ * <p>Two classes with this extension run at a time. Each gets a node, of the {@linkplain NodeKind.Required required} kind, on
+ * which all its pods run, and which no other class uses meanwhile. A class that does more to the cluster than to create pods is {@link Isolated}: it runs alone and has
  * all nodes. Classes without this extension, such as the chart's, use no node and run beside the first two.
  */
 final class LabExtension
@@ -28,30 +31,52 @@ final class LabExtension
 
     /** The nodes that no class has. */
     private static final class FreeNodes {
-        private final BlockingQueue<String> nodes;
+        @GuardedBy("this")
+        private final Set<String> nodes;
 
         FreeNodes(Lab lab) {
-            nodes = new LinkedBlockingQueue<>(lab.nodes());
+            nodes = new LinkedHashSet<>(lab.nodes());
+        }
+
+        /** Waits for one of these nodes. */
+        synchronized String take(Collection<String> suitable) throws InterruptedException {
+            while (true) {
+                Optional<String> node =
+                        nodes.stream().filter(suitable::contains).findFirst();
+                if (node.isPresent()) {
+                    nodes.remove(node.get());
+                    return node.get();
+                }
+                wait();
+            }
+        }
+
+        synchronized void giveBack(String node) {
+            nodes.add(node);
+            notifyAll();
         }
     }
 
     @Override
     public void beforeAll(ExtensionContext context) throws InterruptedException {
-        if (!context.getRequiredTestClass().isAnnotationPresent(Isolated.class)) {
-            context.getStore(STORE).put(NODE, freeNodes(context).take());
+        Class<?> test = context.getRequiredTestClass();
+        if (!test.isAnnotationPresent(Isolated.class)) {
+            Lab lab = lab(context);
+            NodeKind.Required required = test.getAnnotation(NodeKind.Required.class);
+            List<String> suitable = required == null ? lab.nodes() : List.of(lab.node(required.value()));
+            context.getStore(STORE).put(NODE, freeNodes(context).take(suitable));
         }
     }
 
     @Override
     public void afterAll(ExtensionContext context) {
-        node(context).ifPresent(freeNodes(context)::add);
+        node(context).ifPresent(freeNodes(context)::giveBack);
     }
 
-    private static BlockingQueue<String> freeNodes(ExtensionContext context) {
+    private static FreeNodes freeNodes(ExtensionContext context) {
         return context.getRoot()
                 .getStore(STORE)
-                .computeIfAbsent(FreeNodes.class, key -> new FreeNodes(lab(context)), FreeNodes.class)
-                .nodes;
+                .computeIfAbsent(FreeNodes.class, key -> new FreeNodes(lab(context)), FreeNodes.class);
     }
 
     private static Optional<String> node(ExtensionContext context) {
