@@ -8,6 +8,7 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/namespaces.sh"
 . "$here/cluster.sh"
 . "$here/node.sh"
+. "$here/vm.sh"
 . "$here/other-plugin.sh"
 . "$here/install.sh"
 . "$here/conformance.sh"

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # What all parts of ./aliquot share: names and paths of this checkout's lab, messages, long steps, the locks.
-# Other scripts source it. Sets: root, lab, cache, id, marker, subnet, nodes, shared_nodes, other_node, cdi_node.
+# Other scripts source it. Sets: root, lab, cache, id, marker, subnet, nodes, shared_nodes, other_node, cdi_node,
+# vm_node.
 
 set -euo pipefail
 umask 022
@@ -25,6 +26,8 @@ other_node=node3
 # The node with containerd 2, which injects CDI devices, and runc as the default runtime. The others have the machine's
 # containerd, with NVIDIA's runtime as the default.
 cdi_node=node2
+# A virtual machine, which joins the cluster with `./aliquot vm up` (lab/vm.sh); in no list above
+vm_node=node4
 
 version_of() { sed -n "s#^\t$1 v\([^ ]*\).*#\1#p" "$root/lab/kube/go.mod"; } # MODULE
 kubernetes_version=$(version_of k8s.io/kubernetes)

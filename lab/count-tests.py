@@ -1,6 +1,6 @@
 """count-tests.py FOLDER [SKIPPED]: counts the tests in JUnit XML, and says where the time went.
 
-Prints the slowest suites and steps, the failed tests, and at last "N passed, M failed, K skipped". FOLDER has the
+Prints the slowest suites and steps, the failed tests, those that passed at their second try, and at last "N passed, M failed, K skipped". FOLDER has the
 reports, Maven's log with milliseconds before each line (maven.log), and the times of the lab's steps ("steps": lines of
 "SECONDS<tab>DESCRIPTION").
 
@@ -56,6 +56,7 @@ folder = pathlib.Path(sys.argv[1])
 expected = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 passed = skipped = 0
 failed = []
+again = []
 unexpected = []
 suites = collections.Counter()
 for file in sorted(folder.rglob("*.xml")):
@@ -82,7 +83,14 @@ for file in sorted(folder.rglob("*.xml")):
                 unexpected.append(name)
         else:
             passed += 1
+            if test.find("flakyFailure") is not None or test.find("flakyError") is not None:
+                again.append(name)
 steps = list(maven_steps(folder / "maven.log")) if (folder / "maven.log").exists() else []
+# CTest's report has the last try only; its output has each.
+if (folder / "maven.log").exists():
+    output = (folder / "maven.log").read_text(errors="replace")
+    retried = set(re.findall(r"Test +#\d+: (\S+) \.+\*\*\*(?:Failed|Timeout|Exception)", output))
+    again += (f"native-shim: {name}" for name in sorted(retried) if not any(name in failure for failure in failed))
 if (folder / "steps").exists():
     for line in (folder / "steps").read_text().splitlines():
         time, _, what = line.partition("\t")
@@ -91,6 +99,8 @@ print_slowest("suites", ((time, name) for name, time in suites.items()))
 print_slowest("steps", steps)
 for name in failed:
     print("failed:", name)
+for name in again:
+    print("passed at the second try:", name)
 if len(unexpected) != expected:
     print(f"expected {expected} skipped tests beside those of the long tier, found {len(unexpected)}")
     for name in unexpected:

@@ -31,7 +31,7 @@ install_aliquot() {
     for object in daemonset/aliquot-device-plugin deployment/aliquot-scheduler; do
         kubectl --namespace "$release" rollout status "$object" --timeout 300s || { describe_installation; return 1; }
     done
-    await 120 gpus_registered || { echo "the nodes have no allocatable aliquot.io/vgpu after 120 s"; describe_installation; return 1; }
+    await 120 gpus_registered "${shared_nodes[@]}" || { echo "the nodes have no allocatable aliquot.io/vgpu after 120 s"; describe_installation; return 1; }
 }
 
 # The Job's pod mounts a Secret that the scheduler creates at its start. The kubelet would try that at ever longer
@@ -45,9 +45,9 @@ run_ca_bundles_job() {
     kubectl --namespace "$release" patch "$job" --patch '{"spec": {"suspend": false}}'
 }
 
-gpus_registered() {
+gpus_registered() { # NODE...
     local node count
-    for node in "${shared_nodes[@]}"; do
+    for node; do
         count=$(kubectl get node "$node" -o 'jsonpath={.status.allocatable.aliquot\.io/vgpu}')
         [ "${count:-0}" != 0 ] || return 1
     done

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A node: a kubelet and a containerd in a mount namespace where they use their default paths.
+# A node: a kubelet and a containerd in a mount namespace where they use their default paths, or in the virtual machine.
 
 # The node's own programs come before the machine's. Mounts over these would not do: runc executes itself through an overlay
 # of its folder (libcontainer/exeseal), which shows the file under such a mount.
@@ -7,6 +7,10 @@ node_path=/run/node/programs:$PATH
 
 # Runs a command in the namespaces of the node's programs.
 in_node() { # NODE COMMAND...
+    if [ "$1" = "$vm_node" ]; then
+        in_vm "${@:2}"
+        return
+    fi
     "${in_lab[@]}" nsenter "--mount=$(node_mounts "$1")" -- env "PATH=$node_path" "${@:2}"
 }
 
@@ -17,16 +21,21 @@ node_mounts() { printf '/proc/%s/ns/mnt' "$(cut -d ' ' -f 1 "$lab/run/$1/mounts.
 
 node_number() { printf '%s' "${1#node}"; }
 node_address() { printf '%s.0.1%s' "$subnet" "$(node_number "$1")"; }
+pod_cidr() { printf '%s.10%s.0/24' "$subnet" "$(node_number "$1")"; }
 
 make_node() { # NODE
-    local node=$1 folder=$lab/$1 number
-    number=$(node_number "$node")
+    make_node_folder "$1"
+    make_node_cgroups "$1"
+    mount_node "$1"
+}
+
+# Programs and configuration of a node, in the folder that it has at /run/node
+make_node_folder() { # NODE
+    local node=$1 folder=$lab/$1
     mkdir -p "$folder"/{programs,cni-config,containerd-config,nvidia-container-runtime}
     ln -f "$bin/kubelet" "$folder/programs/kubelet"
     cp "$(nvidia_runtime_program)" "$folder/programs/nvidia-container-runtime"
-    [ "$node" != "$cdi_node" ] || cp "$(runtime_programs)"/* "$folder/programs"
-    make_node_cgroups "$node"
-    mount_node "$node"
+    ! has_containerd_2 "$node" || cp "$(runtime_programs)"/* "$folder/programs"
 
     : > "$folder/resolv.conf"
     kubeconfig "$node" "$folder/kubeconfig"
@@ -34,7 +43,7 @@ make_node() { # NODE
 
     cat > "$folder/cni-config/10-lab.conflist" <<-END
 		{"cniVersion": "0.4.0", "name": "lab", "plugins": [{"type": "ptp", "ipMasq": false, "ipam": {
-		  "type": "host-local", "ranges": [[{"subnet": "$subnet.$((100 + number)).0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+		  "type": "host-local", "ranges": [[{"subnet": "$(pod_cidr "$node")"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 	END
 
     # In CDI mode NVIDIA's runtime needs no driver, only the CDI specs that the simulated driver's installer writes.
@@ -65,10 +74,13 @@ make_node() { # NODE
 		    default_runtime_name = "$(default_runtime "$node")"
 		    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 		      runtime_type = "io.containerd.runc.v2"
+		      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+		        SystemdCgroup = $(has_systemd "$node" && echo true || echo false)
 		    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
 		      runtime_type = "io.containerd.runc.v2"
 		      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
 		        BinaryName = "/run/node/programs/nvidia-container-runtime"
+		        SystemdCgroup = $(has_systemd "$node" && echo true || echo false)
 	END
 
     # clusterDNS: the lab has no name service, but a kubelet without this address logs a warning for every pod.
@@ -81,14 +93,7 @@ make_node() { # NODE
 		authorization: {mode: Webhook}
 		containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 		crashLoopBackOff: {maxContainerRestartPeriod: 1s}
-		cgroupDriver: cgroupfs
-		cgroupRoot: /$marker/$node
-		enforceNodeAllocatable: []
-		failCgroupV1: false
-		failSwapOn: false
-		evictionHard: {}
 		imageGCHighThresholdPercent: 100
-		localStorageCapacityIsolation: false
 		makeIPTablesUtilChains: false
 		healthzPort: 0
 		resolvConf: /run/node/resolv.conf
@@ -96,10 +101,27 @@ make_node() { # NODE
 		clusterDomain: cluster.local
 		registerWithTaints: [$(node_taint "$node")]
 	END
+    if has_systemd "$node"; then
+        echo "cgroupDriver: systemd" >> "$folder/kubelet.yaml"
+        return
+    fi
+    # The other nodes share the machine, and have cgroups below one of its own.
+    cat >> "$folder/kubelet.yaml" <<-END
+		cgroupDriver: cgroupfs
+		cgroupRoot: /$marker/$node
+		enforceNodeAllocatable: []
+		failCgroupV1: false
+		failSwapOn: false
+		evictionHard: {}
+		localStorageCapacityIsolation: false
+	END
 }
 
+has_systemd() { [ "$1" = "$vm_node" ]; } # NODE
+has_containerd_2() { [ "$1" = "$cdi_node" ] || [ "$1" = "$vm_node" ]; } # NODE
+
 # Where NVIDIA's runtime is the default, every container sees all GPUs without Aliquot's webhook.
-default_runtime() { if [ "$1" = "$cdi_node" ]; then printf runc; else printf nvidia; fi; } # NODE
+default_runtime() { if has_containerd_2 "$1"; then printf runc; else printf nvidia; fi; } # NODE
 
 mount_node() { # NODE
     rm -f "$lab/$1/mounted"
@@ -108,7 +130,7 @@ mount_node() { # NODE
 }
 
 # GPU nodes often have this taint. It also leaves Aliquot's replicas and the tests' other pods on the other nodes.
-node_taint() { [ "$1" != "$other_node" ] || printf '{key: nvidia.com/gpu, value: present, effect: NoSchedule}'; }
+node_taint() { [[ " ${shared_nodes[*]} " == *" $1 "* ]] || printf '{key: nvidia.com/gpu, value: present, effect: NoSchedule}'; }
 
 # The second is the label by which the GPU Operator and NVIDIA's charts find GPU nodes.
 node_label() { if [ "$1" = "$other_node" ]; then printf nvidia.com/gpu.present=true; else printf gpu=on; fi; }
@@ -131,14 +153,22 @@ start_containerd() { # NODE
 start_kubelet() { # NODE
     await_or_die 60 "containerd on $1 did not answer" "$1/containerd.log" containerd_answers "$1"
     import_image "$1" "$(image_file pause)"
-    launch "$1/kubelet" nsenter "--mount=$(node_mounts "$1")" -- /run/node/programs/kubelet \
-        --config /run/node/kubelet.yaml --kubeconfig /run/node/kubeconfig --hostname-override "$1" \
+    # shellcheck disable=SC2046
+    launch "$1/kubelet" nsenter "--mount=$(node_mounts "$1")" -- /run/node/programs/kubelet $(kubelet_flags "$1")
+}
+
+kubelet_flags() { # NODE
+    printf '%s ' --config /run/node/kubelet.yaml --kubeconfig /run/node/kubeconfig --hostname-override "$1" \
         --node-ip "$(node_address "$1")" --node-labels "$(node_label "$1")"
 }
 
 # Ends everything that runs on a node, as a power failure does, and starts it again: with another boot ID, an empty /run
 # and no cgroups of pods, and with what its disk has.
 reboot_node() { # NODE
+    if [ "$1" = "$vm_node" ]; then
+        reset_vm
+        return
+    fi
     # first, so that it reports the end of no container
     signal_program KILL "$1/kubelet" || true
     await 30 end_processes_once "$1" || die "processes of $1 have not ended within 30 s of SIGKILL."
@@ -180,9 +210,11 @@ containerd_answers() { in_node "$1" ctr version; }
 # shellcheck disable=SC2016
 kubelet_answers() { "${in_network[@]}" bash -c ': < "/dev/tcp/$1/10250"' - "$(node_address "$1")"; }
 
+node_ready() { # NODE
+    [ "$(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2> /dev/null)" = True ]
+}
+
 nodes_ready() {
     local node
-    for node in "${nodes[@]}"; do
-        [ "$(kubectl get node "$node" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2> /dev/null)" = True ] || return 1
-    done
+    for node in "${nodes[@]}"; do node_ready "$node" || return 1; done
 }

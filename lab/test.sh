@@ -13,6 +13,7 @@ long_parts() {
 		            whole acceptance kit, and the node agent
 		lab         the tests on the cluster that take minutes, without those of 'faults' and 'churn'
 		faults      every fault of the scheduler's replicas, of its API, of nodes and of the control plane
+		vm          a node in a virtual machine with systemd, cgroup v2 and containerd 2: limits, usage, reboots, power failures
 		churn       a pod a second for 40 minutes, or ALIQUOT_CHURN_MINUTES: the memory of each program, restarts, rejected pods
 		upgrade     from an earlier commit to this one and back, under load: from ALIQUOT_EARLIER, or this commit's parent
 		conformance Kubernetes' own conformance tests, without Aliquot and with it, and those of the scheduler on shares
@@ -171,13 +172,23 @@ run_upgrade() {
     ALIQUOT_LONG_EARLIER=$earlier maven_lab -Dtest=None -Dit.test=UpgradeIT
 }
 
+run_vm() {
+    local status=0
+    setpriv --pdeathsig KILL "$root/aliquot" up < /dev/null
+    setpriv --pdeathsig KILL "$root/aliquot" vm up < /dev/null
+    maven_lab -Dtest=None -Dit.test=VirtualMachineIT || status=$?
+    setpriv --pdeathsig KILL "$root/aliquot" vm down < /dev/null || status=$?
+    return "$status"
+}
+
 run_part() { # PART
     export ALIQUOT_LONG=1
     case $1 in
         java) maven -T 2 -pl api,testing,scheduler -Daliquot.histories=10000 -Daliquot.reviews=5000 -Dschemathesis.examples=20 ;;
         placement) maven -pl api,testing,scheduler,simulator -DskipITs -Dtest=RequiredModelsTest -Dsurefire.failIfNoSpecifiedTests=false ;;
         native) ALIQUOT_KILL_ROUNDS=5000 maven -pl api,testing,native-shim,device-plugin ;;
-        lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!},!ShortPodsIT" ;;
+        lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!},!ShortPodsIT,!VirtualMachineIT" ;;
+        vm) run_vm ;;
         churn) maven_lab -Dtest=None -Dit.test=ShortPodsIT ;;
         faults) maven_lab -Dtest=None "-Dit.test=$fault_tests" ;;
         conformance) run_conformance ;;

@@ -57,6 +57,19 @@ a MiB for each further one, of which `requested` percent are requested (docs/ins
 {{- end }}
 {{- end }}
 
+{{/*
+The user of pods that need no certain one. OpenShift gives such a pod a UID and a group of its namespace's range, and its SCC
+restricted-v2 refuses others.
+*/}}
+{{- define "aliquot.nonRoot" -}}
+runAsNonRoot: true
+{{- if ne .Values.platform "openshift" }}
+runAsUser: 65532
+runAsGroup: 65532
+{{- end }}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
 {{/* Of a pod: pull secrets, and where a component's values let it run. Call with (dict "values" VALUES "root" $). */}}
 {{- define "aliquot.podPlacement" -}}
 {{- with .values.priorityClassName }}

@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin;
 
 import io.aliquot.api.format.FormatException;
+import io.aliquot.api.logging.LogLevelFile;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.deviceplugin.cdi.CdiContainers;
 import io.aliquot.deviceplugin.cdi.NvidiaDevices;
@@ -15,6 +16,7 @@ import io.aliquot.deviceplugin.node.ApiServerNodeClient;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
+import io.aliquot.deviceplugin.periodic.PeriodicTask;
 import io.aliquot.deviceplugin.report.AgentCertificate;
 import io.aliquot.deviceplugin.report.ReportServer;
 import io.aliquot.deviceplugin.shim.Shim;
@@ -25,8 +27,6 @@ import java.time.Duration;
 import java.time.InstantSource;
 import java.util.Optional;
 import java.util.function.LongSupplier;
-import java.util.logging.Level;
-import java.util.logging.Logger;
 
 /**
  * The process's entry point: connects the parts to each other, to the environment and to the clocks. Exit codes: 0
@@ -56,18 +56,10 @@ public final class DevicePlugin {
     private static final int EXIT_RESTART = 1;
     private static final int EXIT_INVALID_SETTINGS = 2;
 
-    /**
-     * Logs at each connection that unix sockets have no keep-alive, so its level is raised. A field refers to it
-     * because java.util.logging does not keep unreferenced loggers.
-     */
-    private static final Logger NETTY_BOOTSTRAP = Logger.getLogger("io.grpc.netty.shaded.io.netty.bootstrap");
-
     private DevicePlugin() {}
 
     public static void main(String[] args) {
-        // One line per message; set before the first message.
-        System.setProperty("java.util.logging.SimpleFormatter.format", "%1$tFT%1$tT.%1$tL%1$tz %4$s %5$s%6$s%n");
-        NETTY_BOOTSTRAP.setLevel(Level.SEVERE);
+        AgentLog.open();
         Settings settings;
         try {
             settings = Settings.parse(System.getenv());
@@ -97,7 +89,9 @@ public final class DevicePlugin {
     private static int run(Settings settings) {
         LongSupplier nanoTime = System::nanoTime;
         var metrics = new AgentMetrics();
-        try {
+        try (var logLevel =
+                new PeriodicTask("log-level", LogLevelFile.PERIOD, AgentLog.level(LogLevelFile.MOUNTED)::read)) {
+            logLevel.start();
             ApiServerClient server = ApiServerClient.ofPod(System.getenv(), ApiServerClient.SERVICE_ACCOUNT);
             Shim shim = Shim.install(Shim.IN_IMAGE, settings.stateDir());
             SlotFiles files = SlotFiles.open(settings.stateDir());

@@ -156,12 +156,22 @@ final class Reconciler {
         try {
             List<String> unmet = pass(client);
             failedPass.resolve();
+            LOG.log(Level.DEBUG, () -> "pass: " + describe(inventory) + "; unmet: " + unmet);
             return unmet;
         } catch (RuntimeException e) {
             // For example, a GPU with properties out of range. Running pods are not affected; the next pass may
             // succeed.
             return List.of(failedPass.report("cannot reconcile this node's GPUs: " + e));
         }
+    }
+
+    private static String describe(@Nullable Inventory inventory) {
+        if (inventory == null) {
+            return "no inventory";
+        }
+        AdvertisedSlots slots = InventoryBuilder.slots(inventory);
+        return inventory.gpus().size() + " GPUs, " + slots.healthy() + " of " + slots.total() + " slots healthy, "
+                + (inventory.withheld() ? "withheld" : "advertised");
     }
 
     /** Whether the last pass found that another owner has the node's GPUs, or an upgrade of the driver. */

@@ -127,6 +127,16 @@ final class Lab implements AutoCloseable {
         return setting("OTHER_NODE");
     }
 
+    /** The virtual machine, a node while {@code ./aliquot vm up} has added it. */
+    String virtualMachine() {
+        return setting("VM_NODE");
+    }
+
+    /** Whether a node is not a hollow one. */
+    boolean hasKubelet(String node) {
+        return nodes().contains(node) || node.equals(otherNode()) || node.equals(virtualMachine());
+    }
+
     /** A node's allocatable amount of a resource; 0 if the node does not list the resource. */
     int allocatable(String node, String resource) {
         Quantity quantity =
@@ -160,7 +170,7 @@ final class Lab implements AutoCloseable {
                 .stream()
                 .filter(pod -> pod.getMetadata().getDeletionTimestamp() == null)
                 // the agent's pod on a deleted hollow node remains for minutes
-                .filter(pod -> nodes().contains(String.valueOf(pod.getSpec().getNodeName())))
+                .filter(pod -> hasKubelet(String.valueOf(pod.getSpec().getNodeName())))
                 .toList();
     }
 

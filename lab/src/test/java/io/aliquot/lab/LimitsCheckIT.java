@@ -118,7 +118,7 @@ class LimitsCheckIT {
     }
 
     /** A pod that mounts an empty folder and an empty file over Aliquot's, through a link to /etc. */
-    private static Pod covering(Lab lab, String name, String link, String etc) {
+    static Pod covering(Lab lab, String name, String link, String etc) {
         Pod pod = Pods.withGpuMemory(lab, name, 3000);
         Container main = pod.getSpec()
                 .getContainers()

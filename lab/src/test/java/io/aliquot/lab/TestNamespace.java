@@ -227,7 +227,7 @@ final class TestNamespace implements AutoCloseable {
      */
     void requestDeletion(Pod pod) {
         String node = String.valueOf(pod.getSpec().getNodeName());
-        boolean hasKubelet = lab.nodes().contains(node) || lab.otherNode().equals(node);
+        boolean hasKubelet = lab.hasKubelet(node);
         if (!hasKubelet && isBound(pod)) {
             markSucceeded(pod.getMetadata().getName());
         }

@@ -25,7 +25,7 @@ import org.junit.jupiter.api.parallel.Isolated;
 @Isolated
 @LongTier.Only
 class WithoutAllocateIT {
-    private static final String CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
+    static final String CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
     private static final Duration IN_TIME = Duration.ofSeconds(30);
     private static final Duration REBOOT = Duration.ofMinutes(2);
 

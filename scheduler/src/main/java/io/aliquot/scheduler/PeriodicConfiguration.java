@@ -1,5 +1,6 @@
 package io.aliquot.scheduler;
 
+import io.aliquot.api.logging.LogLevelFile;
 import io.aliquot.scheduler.apiserver.watch.WatchHealthCheck;
 import io.aliquot.scheduler.autoscaler.ScaleDownProtection;
 import io.aliquot.scheduler.explain.PendingPodEvents;
@@ -43,6 +44,7 @@ class PeriodicConfiguration {
             AcceptedClients acceptedClients,
             WatchHealthCheck watches,
             FrontProxyKeeper frontProxy,
+            LogLevelFile logLevel,
             LongSupplier nanoTime) {
         List<PeriodicTask> tasks = List.of(
                 new PeriodicTask("expire", Duration.ofSeconds(1), ledger::expire),
@@ -59,7 +61,8 @@ class PeriodicConfiguration {
                 new PeriodicTask("scale-down-protection", Duration.ofSeconds(5), scaleDownProtection::update),
                 new PeriodicTask("agent-clients", Duration.ofMillis(500), acceptedClients::update),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check),
-                new PeriodicTask("front-proxy", FrontProxyKeeper.PERIOD, frontProxy::refresh));
+                new PeriodicTask("front-proxy", FrontProxyKeeper.PERIOD, frontProxy::refresh),
+                new PeriodicTask("log-level", LogLevelFile.PERIOD, logLevel::read));
         return new PeriodicTasks(tasks, nanoTime);
     }
 }

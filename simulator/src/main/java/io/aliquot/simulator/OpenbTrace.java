@@ -3,10 +3,10 @@ package io.aliquot.simulator;
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.nodes.SlotCount;
 import io.aliquot.api.pods.GpuRequest;
 import io.aliquot.api.pods.MemoryRequest;
-import io.aliquot.api.pods.Vgpu;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.io.IOException;
@@ -79,7 +79,7 @@ final class OpenbTrace {
         try {
             String name = row.text("sn");
             int count = row.number("gpu", 0, MAX_GPUS);
-            int memoryMiB = sized && count > 0 ? row.number(NODE_GPU_MIB, 1, Vgpu.LARGEST_MIB) : Trace.WHOLE;
+            int memoryMiB = sized && count > 0 ? row.number(NODE_GPU_MIB, 1, Gpu.LARGEST_MIB) : Trace.WHOLE;
             var gpus = new UniformGpus(count, checkedModel(row, row.text("model")), memoryMiB, SlotCount.MOST);
             return SimulatedNode.of(name, gpus.inventory(name), cpuMillis(row), memoryBytes(row));
         } catch (FormatException e) {
@@ -157,7 +157,7 @@ final class OpenbTrace {
                 throw row.invalid(GPU_MIB + " is \"" + row.text(GPU_MIB) + "\", but the nodes lack the memory of their"
                         + " GPUs; expected a column " + NODE_GPU_MIB + " in " + NODES);
             }
-            limits.put(Resources.MEMORY, String.valueOf(row.number(GPU_MIB, 1, Vgpu.LARGEST_MIB)));
+            limits.put(Resources.MEMORY, String.valueOf(row.number(GPU_MIB, 1, Gpu.LARGEST_MIB)));
         }
         if (!row.text(GPU_CORES).isEmpty()) {
             limits.put(Resources.CORES, String.valueOf(row.number(GPU_CORES, 0, ALL_CORES)));

@@ -3,11 +3,11 @@ package io.aliquot.api.foreign;
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.format.Quantity;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.pods.Compatibility;
 import io.aliquot.api.pods.GpuRequest;
 import io.aliquot.api.pods.PodDefaults;
 import io.aliquot.api.pods.Priority;
-import io.aliquot.api.pods.Vgpu;
 import java.math.BigDecimal;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -289,7 +289,7 @@ public final class ForeignResources {
             throw new FormatException("add " + ACK_MEMORY + ", the memory: " + ACK_CORES + " alone is not enough");
         }
         int count = gpuCount(labels.get(ACK_GPU_COUNT_LABEL));
-        int gibibytes = Quantity.whole(ACK_MEMORY, memory, 1, Vgpu.LARGEST_MIB / MIB_PER_GIB, "GiB");
+        int gibibytes = Quantity.whole(ACK_MEMORY, memory, 1, Gpu.LARGEST_MIB / MIB_PER_GIB, "GiB");
         if (gibibytes % count != 0) {
             throw new FormatException(ACK_MEMORY + ": " + gibibytes + " GiB cannot be divided equally over " + count
                     + " GPUs (label " + ACK_GPU_COUNT_LABEL + "); write a multiple of " + count);

@@ -5,6 +5,7 @@ import static io.aliquot.api.format.FormatException.expect;
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.format.Quantity;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.nodes.Gpu;
 import java.math.BigDecimal;
 import java.util.List;
 import java.util.Map;
@@ -122,7 +123,7 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
     private static MemoryRequest memory(@Nullable String memory, @Nullable String percentage) {
         if (memory != null) {
             refuseBinary(memory);
-            return new MemoryRequest.Mebibytes(Quantity.whole(Resources.MEMORY, memory, 1, Vgpu.LARGEST_MIB, "MiB"));
+            return new MemoryRequest.Mebibytes(Quantity.whole(Resources.MEMORY, memory, 1, Gpu.LARGEST_MIB, "MiB"));
         }
         if (percentage != null) {
             return new MemoryRequest.Percentage(

@@ -2,6 +2,8 @@ package io.aliquot.api.pods;
 
 import static io.aliquot.api.format.FormatException.expect;
 
+import io.aliquot.api.nodes.Gpu;
+
 /** The device memory that a container requests for each of its vGPUs. */
 public sealed interface MemoryRequest {
     /**
@@ -12,10 +14,10 @@ public sealed interface MemoryRequest {
      */
     int on(int cardMiB);
 
-    /** An amount in MiB, 1 to {@value Vgpu#LARGEST_MIB}. */
+    /** An amount in MiB, 1 to {@value Gpu#LARGEST_MIB}. */
     record Mebibytes(int amount) implements MemoryRequest {
         public Mebibytes {
-            expect(amount >= 1 && amount <= Vgpu.LARGEST_MIB, "MiB from 1 to " + Vgpu.LARGEST_MIB, amount);
+            expect(amount >= 1 && amount <= Gpu.LARGEST_MIB, "MiB from 1 to " + Gpu.LARGEST_MIB, amount);
         }
 
         @Override

@@ -14,11 +14,11 @@ import java.util.regex.Pattern;
  * The part of one physical GPU that a container holds: a line of the limit file and of the pod's annotation.
  *
  * @param uuid the physical GPU's, as NVML prints it
- * @param memoryMiB device memory in MiB, 1 to {@value #LARGEST_MIB}
+ * @param memoryMiB device memory in MiB, 1 to {@value Gpu#LARGEST_MIB}
  * @param cores compute in percent of the GPU, 0 to 100; 0: neither limited nor reserved
  * @param policy whether the container may use more compute than its cores
  * @param priority whether its kernels go before others', or after them
- * @param contextMiB device memory of one CUDA context on this model, in MiB, 0 to {@value #LARGEST_MIB}
+ * @param contextMiB device memory of one CUDA context on this model, in MiB, 0 to {@value Gpu#LARGEST_MIB}
  * @param exclusive whether the container has the whole card
  */
 public record Vgpu(
@@ -29,8 +29,6 @@ public record Vgpu(
         Priority priority,
         int contextMiB,
         boolean exclusive) {
-    public static final int LARGEST_MIB = Gpu.LARGEST_MIB;
-
     private static final String PRIORITY = "compute-priority";
 
     private static final Pattern KEY = Pattern.compile("[a-z][a-z0-9-]*");
@@ -38,9 +36,9 @@ public record Vgpu(
 
     public Vgpu {
         GpuUuids.check(uuid);
-        range("memory", memoryMiB, 1, LARGEST_MIB);
+        range("memory", memoryMiB, 1, Gpu.LARGEST_MIB);
         range("cores", cores, 0, 100);
-        range("context", contextMiB, 0, LARGEST_MIB);
+        range("context", contextMiB, 0, Gpu.LARGEST_MIB);
     }
 
     static Vgpu parse(String line) {

@@ -6,7 +6,6 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Resources;
 import io.aliquot.api.pods.Randomly;
-import io.aliquot.api.pods.Vgpu;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -55,7 +54,7 @@ class InventoryTest {
                             uuids.get(i),
                             i,
                             "NVIDIA \"" + random.nextInt() + "\" é",
-                            1 + random.nextInt(Vgpu.LARGEST_MIB),
+                            1 + random.nextInt(Gpu.LARGEST_MIB),
                             0,
                             random.nextInt(4) - 1,
                             health(random),

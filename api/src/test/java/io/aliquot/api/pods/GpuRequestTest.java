@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.format.FormatException;
+import io.aliquot.api.nodes.Gpu;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -128,6 +129,6 @@ class GpuRequestTest {
     void roundsAPercentageDownToAtLeastOneMebibyte() {
         assertThat(new MemoryRequest.Percentage(33).on(81920)).isEqualTo(27033);
         assertThat(new MemoryRequest.Percentage(1).on(50)).isEqualTo(1);
-        assertThat(new MemoryRequest.Percentage(100).on(Vgpu.LARGEST_MIB)).isEqualTo(Vgpu.LARGEST_MIB);
+        assertThat(new MemoryRequest.Percentage(100).on(Gpu.LARGEST_MIB)).isEqualTo(Gpu.LARGEST_MIB);
     }
 }

@@ -1,5 +1,6 @@
 package io.aliquot.api.pods;
 
+import io.aliquot.api.nodes.Gpu;
 import java.util.List;
 import java.util.Random;
 import java.util.UUID;
@@ -28,11 +29,11 @@ public final class Randomly {
     public static Vgpu vgpu(Random random) {
         return new Vgpu(
                 gpuUuid(random),
-                1 + random.nextInt(Vgpu.LARGEST_MIB),
+                1 + random.nextInt(Gpu.LARGEST_MIB),
                 random.nextInt(101),
                 List.of(CorePolicy.values()).get(random.nextInt(3)),
                 List.of(Priority.values()).get(random.nextInt(3)),
-                random.nextInt(Vgpu.LARGEST_MIB + 1),
+                random.nextInt(Gpu.LARGEST_MIB + 1),
                 random.nextBoolean());
     }
 }

@@ -170,7 +170,9 @@ final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
             }
             answer.onNext(response.build());
             answer.onCompleted();
-            metrics.allocateAnswered(Duration.ofNanos(nanoTime.getAsLong() - start));
+            Duration took = Duration.ofNanos(nanoTime.getAsLong() - start);
+            metrics.allocateAnswered(took);
+            LOG.log(Level.DEBUG, () -> "Allocate: " + slots(request) + " in " + took.toNanos() / 1000 + " µs");
         } catch (StatusException e) {
             LOG.log(Level.ERROR, "Allocate failed: {0}", e.getStatus().getDescription());
             metrics.allocateFailed();
@@ -205,5 +207,12 @@ final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
+    }
+
+    /** Of each container. */
+    private static List<List<String>> slots(AllocateRequest request) {
+        return request.getContainerRequestsList().stream()
+                .map(container -> List.copyOf(container.getDevicesIdsList()))
+                .toList();
     }
 }

@@ -1508,11 +1508,14 @@ class AdmissionPoliciesIT {
                     .toList();
 
             assertThat(documented)
-                    .containsExactlyInAnyOrderElementsOf(
-                            Stream.of("aliquot-scheduler", "aliquot-device-plugin", "aliquot-ca-bundles")
-                                    .flatMap(account -> writes(account).stream().map(right -> account + " " + right))
-                                    .distinct()
-                                    .toList());
+                    .containsExactlyInAnyOrderElementsOf(Stream.of(
+                                    "aliquot-scheduler",
+                                    "aliquot-device-plugin",
+                                    "aliquot-ca-bundles",
+                                    "aliquot-doctor")
+                            .flatMap(account -> writes(account).stream().map(right -> account + " " + right))
+                            .distinct()
+                            .toList());
         }
 
         /** Each right of an account to do more than to read, {@code group/resource names: verbs}, in all its roles. */

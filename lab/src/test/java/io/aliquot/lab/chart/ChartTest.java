@@ -5,6 +5,8 @@ import static org.assertj.core.api.Assertions.tuple;
 
 import com.marcnuri.helm.Helm;
 import com.marcnuri.helm.LintResult;
+import io.aliquot.api.logging.LogLevel;
+import io.aliquot.api.logging.LogLevelFile;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.ports.ApiServers;
 import io.aliquot.lab.chart.Chart.Rendered;
@@ -20,6 +22,7 @@ import io.fabric8.kubernetes.api.model.Namespaced;
 import io.fabric8.kubernetes.api.model.NodeAffinity;
 import io.fabric8.kubernetes.api.model.NodeSelectorRequirement;
 import io.fabric8.kubernetes.api.model.NodeSelectorTerm;
+import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.api.model.PodTemplateSpec;
 import io.fabric8.kubernetes.api.model.Quantity;
@@ -29,6 +32,7 @@ import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
 import io.fabric8.kubernetes.api.model.apps.DaemonSet;
 import io.fabric8.kubernetes.api.model.apps.Deployment;
+import io.fabric8.kubernetes.api.model.batch.v1.CronJob;
 import io.fabric8.kubernetes.api.model.batch.v1.Job;
 import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicy;
 import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicyIngressRule;
@@ -85,6 +89,13 @@ class ChartTest {
     @ParameterizedTest
     @MethodSource("scenarios")
     void everyObjectIsLabeledAndInTheReleasesNamespace(Path scenario) {
+        Map<String, String> homes = Map.of(
+                // A RoleBinding is in the namespace of its Role, and this one's Role is Kubernetes' own.
+                "aliquot-scheduler:authentication-reader",
+                "kube-system",
+                // In the release's namespace the webhook is not called.
+                "aliquot-test",
+                scenario.equals(EVERYTHING) ? "serving" : "default");
         for (Rendered rendered : Chart.render(scenario)) {
             HasMetadata object = rendered.object();
             assertThat(object.getMetadata().getLabels())
@@ -93,11 +104,10 @@ class ChartTest {
                     .containsEntry("app.kubernetes.io/instance", Chart.RELEASE)
                     .containsKey("app.kubernetes.io/version");
             // generic: a kind that the client does not know, PodMonitor
-            boolean namespaced = object instanceof Namespaced || object instanceof GenericKubernetesResource;
-            // A RoleBinding is in the namespace of its Role, and this one's Role is Kubernetes' own.
-            String home = object.getMetadata().getName().equals("aliquot-scheduler:authentication-reader")
-                    ? "kube-system"
-                    : Chart.NAMESPACE;
+            boolean namespaced = object instanceof Namespaced
+                    || (object instanceof GenericKubernetesResource
+                            && !object.getKind().equals("SecurityContextConstraints"));
+            String home = homes.getOrDefault(object.getMetadata().getName(), Chart.NAMESPACE);
             assertThat(object.getMetadata().getNamespace())
                     .as(rendered.template())
                     .isEqualTo(namespaced ? home : null);
@@ -133,6 +143,21 @@ class ChartTest {
         assertThat(agent(rendered).getHostPID()).isTrue();
     }
 
+    /** It is a template of Jobs, and a Job that someone makes must not evict other pods. */
+    @Test
+    void theDoctorNeverRunsByItselfAndHasNoPriority() {
+        CronJob cronJob = Chart.the(Chart.render(DEFAULTS), CronJob.class, "aliquot-doctor");
+        assertThat(cronJob.getSpec().getSuspend()).isTrue();
+
+        PodSpec pod = doctor(Chart.render(DEFAULTS)).orElseThrow();
+        assertThat(pod.getPriorityClassName()).isNull();
+        assertThat(pod.getServiceAccountName()).isEqualTo("aliquot-doctor");
+        assertThat(pod.getSecurityContext().getRunAsNonRoot()).isTrue();
+        assertThat(pod.getSecurityContext().getSeccompProfile().getType()).isEqualTo("RuntimeDefault");
+        assertThat(pod.getContainers().getFirst().getArgs()).containsExactly("doctor");
+        assertThat(pod.getVolumes()).hasSize(1);
+    }
+
     @Test
     void onlyTheAgentSeesGpus() {
         List<Rendered> rendered = Chart.render(FAKE_DRIVER);
@@ -140,7 +165,12 @@ class ChartTest {
         for (Container container : containers(rendered)) {
             assertThat(variable(container, "NVIDIA_VISIBLE_DEVICES"))
                     .as(container.getName())
-                    .contains(container.getName().equals("device-plugin") ? "all" : "void");
+                    .isEqualTo(
+                            switch (container.getName()) {
+                                case "device-plugin" -> Optional.of("all");
+                                case "share" -> Optional.empty(); // the webhook sets it
+                                default -> Optional.of("void");
+                            });
         }
     }
 
@@ -171,12 +201,16 @@ class ChartTest {
                         "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1),
                         "registry.k8s.io/kube-scheduler:" + Chart.KUBERNETES,
                         "ghcr.io/aliquot-io/aliquot-device-plugin:" + version.group(1),
+                        "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1),
+                        "ghcr.io/aliquot-io/aliquot-device-plugin:" + version.group(1),
                         "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1));
         assertThat(containers(Chart.render(Chart.FOLDER.resolve("ci/private-registry-values.yaml"))))
                 .extracting(Container::getImage)
                 .containsExactly(
                         "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1",
                         "registry.example.com:5000/mirror/kube-scheduler:v1.31.2",
+                        "registry.example.com:5000/mirror/aliquot-device-plugin:0.2.0-r1",
+                        "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-device-plugin:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1");
     }
@@ -653,6 +687,46 @@ class ChartTest {
     }
 
     @Test
+    void theLogLevelsAreMountedWhereTheProgramsReadThem() {
+        List<Rendered> rendered = Chart.render(EVERYTHING);
+        Map<String, String> levels =
+                Chart.the(rendered, ConfigMap.class, "aliquot-logging").getData();
+
+        assertThat(List.of(scheduler(rendered), agent(rendered)))
+                .extracting(pod -> {
+                    var volume = pod.getVolumes().stream()
+                            .filter(one -> one.getName().equals("logging"))
+                            .findFirst()
+                            .orElseThrow()
+                            .getConfigMap();
+                    KeyToPath item = volume.getItems().get(0);
+                    var mount = pod.getContainers().get(0).getVolumeMounts().stream()
+                            .filter(one -> one.getName().equals("logging"))
+                            .findFirst()
+                            .orElseThrow();
+                    assertThat(volume.getName()).isEqualTo("aliquot-logging");
+                    assertThat(mount.getSubPath())
+                            .as("the kubelet updates no mount with one")
+                            .isNull();
+                    assertThat(Path.of(mount.getMountPath(), item.getPath())).isEqualTo(LogLevelFile.MOUNTED);
+                    return LogLevel.parse("level", String.valueOf(levels.get(item.getKey())));
+                })
+                .containsExactly(LogLevel.WARN, LogLevel.DEBUG);
+    }
+
+    @Test
+    void thePodOfHelmTestRunsTheProbe() throws IOException {
+        assertThat(test(Chart.render(DEFAULTS))
+                        .getSpec()
+                        .getContainers()
+                        .get(0)
+                        .getCommand()
+                        .get(2)
+                        .strip())
+                .isEqualTo(Files.readString(Chart.FOLDER.resolve("probe.sh")).strip());
+    }
+
+    @Test
     void objectsOfPrometheusOperatorAreCreatedOnlyIfEnabled() {
         assertThat(Chart.all(Chart.render(DEFAULTS), GenericKubernetesResource.class))
                 .isEmpty();
@@ -829,15 +903,33 @@ class ChartTest {
         return jobs.get(0);
     }
 
+    /** The pod of {@code helm test}. */
+    private static Pod test(List<Rendered> rendered) {
+        return Chart.the(rendered, Pod.class, "aliquot-test");
+    }
+
+    /** The pod of a Job of the doctor. */
+    private static Optional<PodSpec> doctor(List<Rendered> rendered) {
+        return Chart.all(rendered, CronJob.class).stream()
+                .findFirst()
+                .map(cronJob -> cronJob.getSpec()
+                        .getJobTemplate()
+                        .getSpec()
+                        .getTemplate()
+                        .getSpec());
+    }
+
     private static List<Container> containers(List<Rendered> rendered) {
         var containers = new ArrayList<Container>();
         for (PodSpec pod : List.of(
                 scheduler(rendered),
                 agent(rendered),
-                caBundles(rendered).getSpec().getTemplate().getSpec())) {
+                caBundles(rendered).getSpec().getTemplate().getSpec(),
+                test(rendered).getSpec())) {
             containers.addAll(pod.getInitContainers());
             containers.addAll(pod.getContainers());
         }
+        doctor(rendered).ifPresent(pod -> containers.addAll(pod.getContainers()));
         return containers;
     }
 

@@ -68,6 +68,19 @@ class InvalidValuesTest {
         refused(Map.of(value, word), "allowed");
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"kube-system", Chart.NAMESPACE})
+    void aTestInANamespaceWithoutTheWebhookIsRefused(String namespace) {
+        refused(
+                Map.of("test.namespace", namespace),
+                "test.namespace: no webhook of Aliquot's is called in " + namespace);
+    }
+
+    @Test
+    void aLogLevelOfAnUnknownWordIsRefused() {
+        refused(Map.of("scheduler.logLevel", "DEBUG"), "/scheduler/logLevel");
+    }
+
     @Test
     void variablesThatTheChartSetsItselfAreRefused() {
         refused(

@@ -134,6 +134,32 @@ class RbacTest {
     }
 
     @Test
+    void theDoctorMayReadTheseAndNothingElse() {
+        assertThat(rules(
+                        Chart.the(RENDERED, ClusterRole.class, "aliquot-doctor").getRules()))
+                .containsExactlyInAnyOrder(
+                        "pods: list",
+                        "events: list",
+                        "nodes: list",
+                        "namespaces: list",
+                        "apps/deployments: list",
+                        "apps/daemonsets: list",
+                        "discovery.k8s.io/endpointslices: list",
+                        "admissionregistration.k8s.io/mutatingwebhookconfigurations: list",
+                        "apiregistration.k8s.io/apiservices v1alpha1.gpu.aliquot.io: get",
+                        "node.k8s.io/runtimeclasses: list",
+                        "coordination.k8s.io/leases: list");
+        assertThat(rolesOf("aliquot-doctor")).containsExactly("aliquot-doctor");
+    }
+
+    @Test
+    void withoutTheDoctorNothingOfItIsInstalled() {
+        assertThat(Chart.renderWith(Map.of("doctor.enabled", false)))
+                .extracting(one -> one.object().getMetadata().getName())
+                .doesNotContain("aliquot-doctor");
+    }
+
+    @Test
     void everyUserMayLoadTheWebPageAndGetsNoOtherRight() {
         assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-ui").getRules()))
                 .containsExactly("gpu.aliquot.io/ui: get list");
@@ -155,7 +181,8 @@ class RbacTest {
         assertThat(subjects).allSatisfy(subject -> {
             assertThat(subject.getKind()).isEqualTo("ServiceAccount");
             assertThat(subject.getNamespace()).isEqualTo(Chart.NAMESPACE);
-            assertThat(subject.getName()).isIn("aliquot-scheduler", "aliquot-device-plugin", "aliquot-ca-bundles");
+            assertThat(subject.getName())
+                    .isIn("aliquot-scheduler", "aliquot-device-plugin", "aliquot-ca-bundles", "aliquot-doctor");
         });
     }
 
@@ -184,7 +211,8 @@ class RbacTest {
                 "scheduler/clusterrole.yaml",
                 "scheduler/role.yaml",
                 "device-plugin/clusterrole.yaml",
-                "ca-bundles/clusterrole.yaml"
+                "ca-bundles/clusterrole.yaml",
+                "doctor/clusterrole.yaml"
             })
     void everyRuleHasAReasonAboveIt(String template) throws IOException {
         List<String> lines =
@@ -203,7 +231,7 @@ class RbacTest {
     @Test
     void tokensAreMountedOnlyWhereTheyAreUsed() {
         assertThat(Chart.all(RENDERED, io.fabric8.kubernetes.api.model.ServiceAccount.class))
-                .hasSize(3)
+                .hasSize(4)
                 .allMatch(account -> Boolean.FALSE.equals(account.getAutomountServiceAccountToken()));
     }
 

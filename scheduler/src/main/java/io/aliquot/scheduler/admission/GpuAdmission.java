@@ -97,9 +97,7 @@ record GpuAdmission(
             container.mountLimitFile();
         }
         added.forEach((key, value) -> annotations(pod).put(key, value));
-        others.stream()
-                .filter(container -> container.resourceOfOtherDevicePlugin().isEmpty())
-                .forEach(JsonContainer::hideGpus);
+        others.forEach(JsonContainer::hideGpus);
         return warnings;
     }
 

@@ -60,7 +60,10 @@ final class ExtenderController {
     byte[] filter(@RequestBody byte[] body) {
         Args args = read(body, Args.class);
         return json.writeValueAsBytes(args.nodeNames()
-                .map(nodes -> about(args.pod().id(), "filter", () -> filterAndPrioritize.filter(args.pod(), nodes)))
+                .map(nodes -> DecisionLog.filtered(
+                        args.pod().id(),
+                        nodes,
+                        about(args.pod().id(), "filter", () -> filterAndPrioritize.filter(args.pod(), nodes))))
                 .orElseGet(() -> FilterResult.error(WANTS_NAMES)));
     }
 
@@ -70,14 +73,16 @@ final class ExtenderController {
         // the answer to prioritize has no field for an error
         List<String> nodes =
                 args.nodeNames().orElseThrow(() -> new ResponseStatusException(HttpStatus.BAD_REQUEST, WANTS_NAMES));
-        return json.writeValueAsBytes(
-                about(args.pod().id(), "prioritize", () -> filterAndPrioritize.prioritize(args.pod(), nodes)));
+        return json.writeValueAsBytes(DecisionLog.prioritized(
+                args.pod().id(),
+                about(args.pod().id(), "prioritize", () -> filterAndPrioritize.prioritize(args.pod(), nodes))));
     }
 
     @PostMapping(path = "/bind", produces = MediaType.APPLICATION_JSON_VALUE)
     byte[] bind(@RequestBody byte[] body) {
         BindingArgs args = read(body, BindingArgs.class);
-        Binder.Result result = about(args.pod(), "bind", () -> binder.bind(args.pod(), args.node()));
+        Binder.Result result = DecisionLog.bound(
+                args.pod(), args.node(), about(args.pod(), "bind", () -> binder.bind(args.pod(), args.node())));
         binds.computeIfAbsent(result.label(), this::register).increment();
         return json.writeValueAsBytes(new BindingResult(result.error()));
     }

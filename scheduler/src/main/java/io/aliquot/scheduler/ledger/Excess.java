@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.ledger;
 
+import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.pods.Vgpu;
 import io.aliquot.api.pods.Vgpus;
 import io.aliquot.api.usage.UsageReport.OfContainer;
@@ -99,7 +100,7 @@ record Excess(Map<String, GpuAmount> perGpu, OptionalLong shrunkAt) {
     private static Vgpu withMemory(Vgpu vgpu, long memoryMiB) {
         return new Vgpu(
                 vgpu.uuid(),
-                (int) Math.min(memoryMiB, Vgpu.LARGEST_MIB),
+                (int) Math.min(memoryMiB, Gpu.LARGEST_MIB),
                 vgpu.cores(),
                 vgpu.policy(),
                 vgpu.priority(),

@@ -1,4 +1,4 @@
-/** Additional fields of log lines. */
+/** The log: additional fields of its lines, and its level. */
 @NullMarked
 package io.aliquot.scheduler.logging;
 

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.placement;
 
+import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.pods.GpuRequest;
 import io.aliquot.api.pods.MemoryRequest;
 import io.aliquot.api.pods.Vgpu;
@@ -114,7 +115,7 @@ final class PodGpuSelector {
 
     /** One unit for requests in MiB and in percent: the MiB that a request means on the largest possible GPU. */
     private static double comparableMemory(MemoryRequest memory) {
-        return memory.on(Vgpu.LARGEST_MIB);
+        return memory.on(Gpu.LARGEST_MIB);
     }
 
     private void clearAssignments() {

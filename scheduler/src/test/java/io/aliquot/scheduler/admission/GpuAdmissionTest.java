@@ -883,6 +883,25 @@ class GpuAdmissionTest {
                 .isEqualTo("1");
     }
 
+    /** RDMA beside GPUs: the names of NVIDIA's network operator and of the plugin of shared RDMA devices. */
+    @Test
+    void leavesWhatAShareRequestsOfNetworkCardsAsItIs() {
+        ObjectNode pod = gpuPod();
+        pod.withObject("/spec/containers/0/resources/limits")
+                .put("nvidia.com/hostdev", "1")
+                .put("rdma/hca_shared_devices_a", "1");
+        pod.withArray("/spec/containers").add(containerRequesting("network", "{\"rdma/hca_shared_devices_a\": \"2\"}"));
+
+        ObjectNode mutated = mutated(ADMISSION, pod);
+
+        assertThat(limits(mutated))
+                .isEqualTo(limits(mutated(ADMISSION, gpuPod()))
+                        .put("nvidia.com/hostdev", "1")
+                        .put("rdma/hca_shared_devices_a", "1"));
+        assertThat(container(mutated, 1).get("resources"))
+                .isEqualTo(container(pod, 1).get("resources"));
+    }
+
     @Test
     void keepsTheUsersAnnotations() {
         ObjectNode pod = gpuPod();

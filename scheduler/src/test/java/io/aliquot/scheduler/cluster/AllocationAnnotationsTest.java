@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.names.Annotations;
+import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.api.pods.CorePolicy;
 import io.aliquot.api.pods.Fence;
@@ -25,11 +26,11 @@ class AllocationAnnotationsTest {
     void whatIsKeptFreeIsMoreThanTheLongestThatIsAdded() {
         var vgpu = new Vgpu(
                 "GPU-00000000-0000-0000-0000-000000000000",
-                Vgpu.LARGEST_MIB,
+                Gpu.LARGEST_MIB,
                 100,
                 CorePolicy.ELASTIC,
                 Priority.HIGH,
-                Vgpu.LARGEST_MIB,
+                Gpu.LARGEST_MIB,
                 true);
         // kube-scheduler's identity is its host's name, "_" and a UUID
         var fence = new Fence(LONGEST_NAME + "_00000000-0000-0000-0000-000000000000", Integer.MAX_VALUE);

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.extender;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import ch.qos.logback.classic.Level;
 import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
@@ -141,6 +142,42 @@ class ExtenderHttpTest {
                     assertThat(line.getArgumentArray()).contains(ExtenderFixture.id("f"));
                     assertThat(line.getThrowableProxy().getMessage()).isEqualTo("a bug");
                 });
+    }
+
+    @Test
+    void atLevelDebugEachDecisionIsALineWithItsReasons() throws Exception {
+        var log = (Logger) LoggerFactory.getLogger(DecisionLog.class);
+        var lines = new ListAppender<ILoggingEvent>();
+        lines.start();
+        log.addAppender(lines);
+        String pod = ExtenderFixture.podJson("d", "\"aliquot.io/vgpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "");
+        String unknown = IntStream.range(0, 7)
+                .mapToObj(i -> "\"x" + i + "\"")
+                .collect(Collectors.joining(", ", "[\"n1\", ", "]"));
+        try {
+            ok("/filter", "{\"Pod\": " + pod + ", \"NodeNames\": [\"n1\"]}");
+            assertThat(lines.list).as("at level info").isEmpty();
+
+            log.setLevel(Level.DEBUG);
+            ok("/filter", "{\"Pod\": " + pod + ", \"NodeNames\": " + unknown + "}");
+            ok("/prioritize", "{\"Pod\": " + pod + ", \"NodeNames\": [\"n2\", \"n1\"]}");
+            ok("/bind", "{\"PodName\":\"d\",\"PodNamespace\":\"default\",\"PodUID\":\"uid-d\",\"Node\":\"n9\"}");
+        } finally {
+            log.setLevel(null);
+            log.detachAppender(lines);
+        }
+        String id = ExtenderFixture.id("d").toString();
+        assertThat(lines.list)
+                .extracting(ILoggingEvent::getFormattedMessage)
+                .satisfiesExactly(
+                        line -> assertThat(line)
+                                .isEqualTo(
+                                        "filter " + id + " nodes=8 fits=\"n1\" refused=\"the Aliquot scheduler does not"
+                                                + " know the node yet: x0, x1, x2, x3, x4 and 2 more\" error=\"\""),
+                        line -> assertThat(line).matches("prioritize " + id + " scores=\"n[12]: 10, n[12]: [0-9]+\""),
+                        line -> assertThat(line)
+                                .isEqualTo("bind " + id + " node=n9 outcome=conflict error=\"n9: the Aliquot scheduler"
+                                        + " does not know the node yet\""));
     }
 
     /** Regression: the liveness probe did not ask the periodic tasks. */

@@ -1,11 +1,12 @@
 package io.aliquot.scheduler.extensionapi.endpoints;
 
+import static io.aliquot.api.nodes.Gpu.LARGEST_MIB;
+
 import com.fasterxml.jackson.annotation.JsonClassDescription;
 import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.annotation.JsonPropertyDescription;
 import io.aliquot.api.pods.CorePolicy;
 import io.aliquot.api.pods.Priority;
-import io.aliquot.api.pods.Vgpu;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.ListMetadata;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Gpu;
@@ -47,7 +48,7 @@ public final class OpenApi {
             Map.entry("GpuStatus.since", TIME),
             Map.entry("ShareUsage.lastActive", TIME),
             Map.entry("Reservation.state", oneOf("expected", "kept", "binding", "lingering")),
-            Map.entry("ContainerSpec.memoryMiB", fields("minimum", 1, "maximum", Vgpu.LARGEST_MIB)),
+            Map.entry("ContainerSpec.memoryMiB", fields("minimum", 1, "maximum", LARGEST_MIB)),
             Map.entry("ContainerSpec.cores", fields("minimum", 0, "maximum", 100)),
             Map.entry("ContainerSpec.policy", policies()),
             Map.entry("GpuPart.policy", policies()),

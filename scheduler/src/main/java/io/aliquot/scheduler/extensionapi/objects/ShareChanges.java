@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
 import io.aliquot.api.format.FormatException;
+import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.pods.CorePolicy;
-import io.aliquot.api.pods.Vgpu;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.ledger.ContainerShareChange;
 import java.util.ArrayList;
@@ -132,7 +132,7 @@ public final class ShareChanges {
     }
 
     private Optional<ContainerShareChange> change(String path, String container, JsonNode known, JsonNode wanted) {
-        Integer memory = number(path, known, wanted, "memoryMiB", 1, Vgpu.LARGEST_MIB);
+        Integer memory = number(path, known, wanted, "memoryMiB", 1, Gpu.LARGEST_MIB);
         Integer cores = number(path, known, wanted, "cores", 0, 100);
         CorePolicy policy = policy(path + ".policy", known.path("policy"), wanted.path("policy"));
         return memory == null && cores == null && policy == null

@@ -1,0 +1,5 @@
+/** How much a process logs. */
+@NullMarked
+package io.aliquot.api.logging;
+
+import org.jspecify.annotations.NullMarked;

@@ -1,0 +1,90 @@
+package io.aliquot.scheduler.doctor;
+
+import java.util.Iterator;
+import java.util.List;
+import java.util.Optional;
+
+/**
+ * The command line.
+ *
+ * @param json whether the findings are printed as JSON
+ * @param probe whether pods are created that show whether limits hold
+ * @param namespace where they are created
+ * @param image their image; empty for that of the node agents
+ */
+record Options(boolean json, boolean probe, String namespace, Optional<String> image) {
+    static final String USAGE = """
+            aliquot doctor [OPTION...]: says what is wrong with an installation of Aliquot, a sentence for each finding
+
+              -o, --output FORMAT     text (the default) or json
+              --probe                 also runs a pod with 64 MiB of a GPU on each node, which shows whether a container
+                                      sees its limits, and deletes it; needs the right to create pods
+              --no-probe              does not
+              -n, --namespace NAME    where these pods are created (default); not Aliquot's own namespace
+              --probe-image IMAGE     their image, with a shell and grep; the default is that of the node agents
+              -h, --help              prints this text
+
+            Reads the cluster of KUBECONFIG, or of the pod that it runs in, with the caller's rights. Exit codes: 0 nothing
+            was found, 1 there are findings, 2 the doctor could not look.
+            """;
+
+    /**
+     * Parses the arguments; of two that contradict each other the last one counts.
+     *
+     * @return empty if they ask for help
+     * @throws IllegalArgumentException if they are invalid, with what to write instead
+     */
+    static Optional<Options> parse(List<String> arguments) {
+        var options = new Options(false, false, "default", Optional.empty());
+        for (Iterator<String> rest = arguments.iterator(); rest.hasNext(); ) {
+            String argument = rest.next();
+            switch (argument) {
+                case "-h", "--help" -> {
+                    return Optional.empty();
+                }
+                case "-o", "--output" -> options = options.withJson(isJson(value(argument, rest)));
+                case "-ojson", "--output=json" -> options = options.withJson(true);
+                case "--probe" -> options = options.withProbe(true);
+                case "--no-probe" -> options = options.withProbe(false);
+                case "-n", "--namespace" -> options = options.withNamespace(value(argument, rest));
+                case "--probe-image" -> options = options.withImage(value(argument, rest));
+                default ->
+                    throw new IllegalArgumentException(
+                            "there is no option \"" + argument + "\"; all of them: aliquot doctor --help");
+            }
+        }
+        return Optional.of(options);
+    }
+
+    private static String value(String option, Iterator<String> rest) {
+        if (!rest.hasNext()) {
+            throw new IllegalArgumentException("write a value after " + option + "; see aliquot doctor --help");
+        }
+        return rest.next();
+    }
+
+    private static boolean isJson(String format) {
+        return switch (format) {
+            case "json" -> true;
+            case "text" -> false;
+            default ->
+                throw new IllegalArgumentException("-o takes text or json, and \"" + format + "\" is neither of them");
+        };
+    }
+
+    private Options withJson(boolean json) {
+        return new Options(json, probe, namespace, image);
+    }
+
+    private Options withProbe(boolean probe) {
+        return new Options(json, probe, namespace, image);
+    }
+
+    private Options withNamespace(String namespace) {
+        return new Options(json, probe, namespace, image);
+    }
+
+    private Options withImage(String image) {
+        return new Options(json, probe, namespace, Optional.of(image));
+    }
+}
