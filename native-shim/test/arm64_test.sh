@@ -15,7 +15,12 @@ case $case in
 it_is_built)
     cmake -S "$source" -B "$build" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
         -DCMAKE_C_COMPILER=${prefix}gcc &&
-        cmake --build "$build" --parallel 2 --target aliquot
+        cmake --build "$build" --parallel 2 --target aliquot aliquot-hook
+    ;;
+the_hook_needs_no_library_and_no_loader)
+    [ -e "$build/hook/aliquot-hook" ] || exit 77 # not built; the test arm64.it_is_built gives the reason
+    ${prefix}readelf --wide --file-header --segments --dynamic "$build/hook/aliquot-hook" >"$build/hook.txt" &&
+        grep 'Machine: *AArch64' "$build/hook.txt" && ! grep -E 'INTERP|NEEDED' "$build/hook.txt"
     ;;
 it_limits_memory_in_an_emulator)
     [ "${ALIQUOT_LONG:-}" = 1 ] || {
