@@ -178,7 +178,7 @@ static enum loader find_usual_loader(int root, char path[PATH_MAX]) {
     return find_nix_loader(root, path);
 }
 
-enum verdict image_check(int root, const struct image_program *program, char sentence[SENTENCE_MAX]) {
+bool image_check(int root, const struct image_program *program, char sentence[SENTENCE_MAX]) {
     static char path[PATH_MAX];
     enum loader loader = find_loader(root, program, path) ? examine_loader(root, path) : LOADER_ABSENT;
     if (loader == LOADER_ABSENT) {
@@ -186,18 +186,15 @@ enum verdict image_check(int root, const struct image_program *program, char sen
     }
     switch (loader) {
     case LOADER_PRELOADS:
-        return VERDICT_RIGHT;
     case LOADER_ABSENT:
-        return SAY(VERDICT_REPORTED, sentence,
-                   "the image has no dynamic loader; its programs cannot be limited, and CUDA needs a loader");
+        return true;
     case LOADER_UNREADABLE:
-        return SAY(VERDICT_REFUSED, sentence,
-                   "expected the image's dynamic loader at %.200s to be a file that can be read", path);
+        return REFUSE(sentence, "expected the image's dynamic loader at %.200s to be a file that can be read", path);
     case LOADER_IGNORES:
         break;
     }
-    return SAY(VERDICT_REFUSED, sentence,
-               "the image's programs cannot be limited, because its dynamic loader %.200s does not read " PRELOAD
-               "; use an image with glibc (Debian, Ubuntu, UBI; not Alpine, not Nix) or request a whole GPU",
-               path);
+    return REFUSE(sentence,
+                  "the image's programs cannot be limited, because its dynamic loader %.200s does not read " PRELOAD
+                  "; use an image with glibc (Debian, Ubuntu, UBI; not Alpine, not Nix) or request a whole GPU",
+                  path);
 }

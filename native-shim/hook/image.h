@@ -10,7 +10,7 @@
 #ifndef ALIQUOT_HOOK_IMAGE_H
 #define ALIQUOT_HOOK_IMAGE_H
 
-#include "verdict.h"
+#include "sentence.h"
 
 /* process of config.json. */
 struct image_program {
@@ -19,7 +19,7 @@ struct image_program {
     const char *cwd;
 };
 
-/* VERDICT_REPORTED: the image has no dynamic loader. */
-enum verdict image_check(int root, const struct image_program *program, char sentence[SENTENCE_MAX]);
+/* An image without a dynamic loader may start. */
+bool image_check(int root, const struct image_program *program, char sentence[SENTENCE_MAX]);
 
 #endif

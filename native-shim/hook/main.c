@@ -2,20 +2,17 @@
  * The createContainer hook of a CDI specification that the node agent writes for one container:
  *
  *     aliquot-hook --pod-uid UID --namespace NAME --pod NAME --container NAME
- *                  [--mount HOST CONTAINER]... [--whole-card] [--report-only] [--report FILE]
+ *                  [--mount HOST CONTAINER]... [--preload]
  *
  * It ends the start of a container (exit status 1, one line on the standard error) unless
  *  - the runtime's annotations name this container of this pod: those of containerd (io.kubernetes.cri.sandbox-uid,
  *    -namespace, -name, io.kubernetes.cri.container-name) or of CRI-O (io.kubernetes.pod.uid, .namespace, .name,
  *    io.kubernetes.container.name), and no annotation of either contradicts;
  *  - the container finds the host's file or folder HOST at the path CONTAINER, for each --mount;
- *  - the dynamic loader of the image reads /etc/ld.so.preload (image.h), except with --whole-card. An image that has no
- *    dynamic loader starts, with a line.
+ *  - with --preload, the dynamic loader of the image reads /etc/ld.so.preload (image.h). An image that has no dynamic
+ *    loader starts: CUDA needs one.
  *
- * With --report-only, what is wrong with mounts or the image is a line, too, and the container starts; one of another
- * pod does not. Runtimes show the line only where the hook fails (runc) or not at all (crun), so each line is also
- * appended to FILE: a file of the agent's, writable by all, since the hook of a pod with hostUsers: false is no root on
- * the node. Exit status 2: other arguments.
+ * Exit status 2: other arguments.
  *
  * The runtime runs the hook in the container's namespaces, as their root, after all mounts and before pivot_root, so
  * the root is still at its place below the host's; the state is on the standard input (OCI runtime specification,
@@ -46,10 +43,10 @@ enum { MOUNTS_MAX = 16, CHECK_MS = 800, ANNOTATION_MAX = 512, VALUES_MAX = 32768
 #define JSON_BYTES_MAX (8 << 20) /* the kernel takes at most 6 MiB of arguments and environment: fs/exec.c */
 
 struct options {
-    const char *uid, *namespace, *pod, *container, *report;
+    const char *uid, *namespace, *pod, *container;
     struct root_mount mounts[MOUNTS_MAX];
     size_t mount_count;
-    bool whole_card, report_only;
+    bool preload;
 };
 
 /* What the runtime says about the container. */
@@ -71,11 +68,12 @@ static bool parse_options(char **argument, struct options *options) {
     const struct {
         const char *name;
         const char **value;
-    } values[] = {{"--pod-uid", &options->uid},
-                  {"--namespace", &options->namespace},
-                  {"--pod", &options->pod},
-                  {"--container", &options->container},
-                  {"--report", &options->report}};
+    } values[] = {
+        {"--pod-uid", &options->uid},
+        {"--namespace", &options->namespace},
+        {"--pod", &options->pod},
+        {"--container", &options->container},
+    };
     enum { VALUES = sizeof values / sizeof values[0] };
     while (*argument != NULL) {
         const char *name = *argument++;
@@ -89,10 +87,8 @@ static bool parse_options(char **argument, struct options *options) {
                    argument[1] != NULL && argument[0][0] == '/' && argument[1][0] == '/') {
             options->mounts[options->mount_count++] = (struct root_mount){argument[0], argument[1]};
             argument += 2;
-        } else if (strcmp(name, "--whole-card") == 0) {
-            options->whole_card = true;
-        } else if (strcmp(name, "--report-only") == 0) {
-            options->report_only = true;
+        } else if (strcmp(name, "--preload") == 0) {
+            options->preload = true;
         } else {
             return false;
         }
@@ -112,9 +108,8 @@ static bool read_json(int fd, const char *what, struct json *value, char *senten
         length += got > 0 ? (size_t)got : 0;
     }
     if (got < 0 || length > JSON_BYTES_MAX || !json_parse(text, length, value)) {
-        return SAY(false, sentence,
-                   "expected %s from the container runtime as JSON of at most %d bytes and depth %d%s%s", what,
-                   JSON_BYTES_MAX, JSON_DEPTH_MAX, got < 0 ? ": " : "", got < 0 ? strerror(errno) : "");
+        return REFUSE(sentence, "expected %s from the container runtime as JSON of at most %d bytes and depth %d%s%s",
+                      what, JSON_BYTES_MAX, JSON_DEPTH_MAX, got < 0 ? ": " : "", got < 0 ? strerror(errno) : "");
     }
     return true;
 }
@@ -154,7 +149,7 @@ static bool read_container(struct container *container, char *sentence) {
         return false;
     }
     if (read_string(state, "bundle", bundle, sizeof bundle)[0] != '/') {
-        return SAY(false, sentence, "expected the absolute path of the bundle in the container's state");
+        return REFUSE(sentence, "expected the absolute path of the bundle in the container's state");
     }
     if (!json_member(state, "annotations", &container->annotations)) {
         container->annotations = (struct json){0};
@@ -162,7 +157,7 @@ static bool read_container(struct container *container, char *sentence) {
     snprintf(path, sizeof path, "%s/config.json", bundle);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
-        return SAY(false, sentence, "cannot open the bundle's config.json: %s", strerror(errno));
+        return REFUSE(sentence, "cannot open the bundle's config.json: %s", strerror(errno));
     }
     bool valid = read_json(fd, "the bundle's config.json", &container->config, sentence);
     close(fd);
@@ -170,7 +165,7 @@ static bool read_container(struct container *container, char *sentence) {
         return false;
     }
     if (!json_member(container->config, "root", &member) || read_string(member, "path", root, sizeof root)[0] == 0) {
-        return SAY(false, sentence, "expected root.path in the bundle's config.json");
+        return REFUSE(sentence, "expected root.path in the bundle's config.json");
     }
     snprintf(container->root, sizeof container->root, "%s/%s", root[0] == '/' ? "" : bundle, root);
     member = json_member(container->config, "process", &member) ? member : (struct json){0};
@@ -180,7 +175,7 @@ static bool read_container(struct container *container, char *sentence) {
 
 /* Compares the runtime's annotations with the arguments. A runtime may pass annotations of the pod, which a tenant
    writes, but sets its own after these: so all that are there must agree, and those of one runtime must be complete. */
-static enum verdict check_identity(const struct options *options, struct json annotations, char *sentence) {
+static bool check_identity(const struct options *options, struct json annotations, char *sentence) {
     static const char *const keys[2][4] = {{"io.kubernetes.cri.sandbox-uid", "io.kubernetes.cri.sandbox-namespace",
                                             "io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.container-name"},
                                            {"io.kubernetes.pod.uid", "io.kubernetes.pod.namespace",
@@ -197,49 +192,51 @@ static enum verdict check_identity(const struct options *options, struct json an
             }
             count++;
             if (!json_string(value, found, sizeof found) || strcmp(found, expected[i]) != 0) {
-                return SAY(VERDICT_REFUSED, sentence,
-                           "the GPUs are allocated to container %.100s of pod %.100s/%.100s (%.40s), and the runtime "
-                           "starts one with %s=%.100s; delete the pod that does not start",
-                           options->container, options->namespace, options->pod, options->uid, keys[runtime][i], found);
+                return REFUSE(
+                    sentence,
+                    "the GPUs are allocated to container %.100s of pod %.100s/%.100s (%.40s), and the runtime "
+                    "starts one with %s=%.100s; delete the pod that does not start",
+                    options->container, options->namespace, options->pod, options->uid, keys[runtime][i], found);
             }
         }
         complete |= count == 4;
     }
     return complete
-               ? VERDICT_RIGHT
-               : SAY(VERDICT_REFUSED, sentence,
-                     "expected the container runtime to name the container by the annotations of containerd (%s) or "
-                     "CRI-O (%s)",
-                     keys[0][0], keys[1][0]);
+               ? true
+               : REFUSE(sentence,
+                        "expected the container runtime to name the container by the annotations of containerd (%s) or "
+                        "CRI-O (%s)",
+                        keys[0][0], keys[1][0]);
 }
 
 /* ---- the tenant's files ---- */
 
-static enum verdict check_files(const struct options *options, const struct container *container, char *sentence) {
+static bool check_files(const struct options *options, const struct container *container, char *sentence) {
     int root = open(container->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    enum verdict verdict = VERDICT_RIGHT;
     if (root < 0) {
-        return SAY(VERDICT_REFUSED, sentence, "cannot open the container's root: %s", strerror(errno));
+        return REFUSE(sentence, "cannot open the container's root: %s", strerror(errno));
     }
-    for (size_t i = 0; i < options->mount_count && verdict == VERDICT_RIGHT; i++) {
-        verdict = root_check_mount(root, &options->mounts[i], sentence);
+    for (size_t i = 0; i < options->mount_count; i++) {
+        if (!root_check_mount(root, &options->mounts[i], sentence)) {
+            return false;
+        }
     }
-    return verdict != VERDICT_RIGHT || options->whole_card ? verdict : image_check(root, &container->program, sentence);
+    return !options->preload || image_check(root, &container->program, sentence);
 }
 
 /* What the process that looks at the files writes into its pipe, at once. */
 struct answer {
-    enum verdict verdict;
+    bool may_start;
     char sentence[SENTENCE_MAX];
 };
 
-static enum verdict check_files_in_time(const struct options *options, const struct container *container,
-                                        int64_t deadline, char *sentence) {
+static bool check_files_in_time(const struct options *options, const struct container *container, int64_t deadline,
+                                char *sentence) {
     struct answer answer = {0};
     int ends[2];
     pid_t child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
     if (child < 0) {
-        return SAY(VERDICT_REFUSED, sentence, "cannot start a process: %s", strerror(errno));
+        return REFUSE(sentence, "cannot start a process: %s", strerror(errno));
     }
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -247,7 +244,7 @@ static enum verdict check_files_in_time(const struct options *options, const str
         for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
             dup2(ends[1], fd);
         }
-        answer.verdict = check_files(options, container, answer.sentence);
+        answer.may_start = check_files(options, container, answer.sentence);
         _exit(write(ends[1], &answer, sizeof answer) != sizeof answer);
     }
     close(ends[1]);
@@ -255,42 +252,28 @@ static enum verdict check_files_in_time(const struct options *options, const str
     int64_t left = deadline - now_ms();
     if (poll(&ready, 1, left > 0 ? (int)left : 0) <= 0) {
         kill(child, SIGKILL);
-        return SAY(
-            VERDICT_REFUSED, sentence,
+        return REFUSE(
+            sentence,
             "the container's files cannot be read within %d ms; is a file system of the image or of a volume slow "
             "or not answering?",
             CHECK_MS);
     }
     if (read(ends[0], &answer, sizeof answer) != sizeof answer) {
-        return SAY(VERDICT_REFUSED, sentence, "the check of the container's files has failed");
+        return REFUSE(sentence, "the check of the container's files has failed");
     }
     waitpid(child, NULL, 0);
-    return SAY(answer.verdict, sentence, "%s", answer.sentence);
+    return answer.may_start || REFUSE(sentence, "%s", answer.sentence);
 }
 
 /* ---- the result ---- */
 
-static bool append(const char *path, const char *line, size_t length) {
-    struct stat status;
-    int fd = open(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    bool written =
-        fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && write(fd, line, length) == (ssize_t)length;
-    if (fd >= 0) {
-        close(fd);
-    }
-    return written;
-}
-
-static void report(const struct options *options, const char *sentence) {
+static void print(const char *sentence) {
     char line[SENTENCE_MAX + 32];
     int length = snprintf(line, sizeof line, "aliquot-hook: %s\n", sentence);
     for (int i = 0; i < length - 1; i++) {
         line[i] = line[i] < ' ' || line[i] > '~' ? '?' : line[i]; /* a tenant's name may be in it */
     }
     (void)!write(STDERR_FILENO, line, (size_t)length);
-    if (options->report != NULL && !append(options->report, line, (size_t)length)) {
-        dprintf(STDERR_FILENO, "aliquot-hook: cannot append to %s\n", options->report);
-    }
 }
 
 int main(int argument_count, char **arguments) {
@@ -301,18 +284,13 @@ int main(int argument_count, char **arguments) {
     alarm(1); /* ends the hook, and with it the start, if the runtime's files do not answer */
     if (argument_count < 1 || !parse_options(arguments + 1, &options)) {
         dprintf(STDERR_FILENO, "usage: aliquot-hook --pod-uid UID --namespace NAME --pod NAME --container NAME "
-                               "[--mount HOST CONTAINER]... [--whole-card] [--report-only] [--report FILE]\n");
+                               "[--mount HOST CONTAINER]... [--preload]\n");
         return 2;
     }
-    enum verdict verdict = read_container(&container, sentence)
-                               ? check_identity(&options, container.annotations, sentence)
-                               : VERDICT_REFUSED;
-    if (verdict == VERDICT_RIGHT) {
-        verdict = check_files_in_time(&options, &container, deadline, sentence);
-        verdict = verdict == VERDICT_REFUSED && options.report_only ? VERDICT_REPORTED : verdict;
+    if (!read_container(&container, sentence) || !check_identity(&options, container.annotations, sentence) ||
+        !check_files_in_time(&options, &container, deadline, sentence)) {
+        print(sentence);
+        return 1;
     }
-    if (verdict != VERDICT_RIGHT) {
-        report(&options, sentence);
-    }
-    return verdict == VERDICT_REFUSED;
+    return 0;
 }

@@ -139,17 +139,18 @@ static bool is_same_file(int inside, const char *host) {
     return errno == EACCES && is_at_same_place(inside, host);
 }
 
-enum verdict root_check_mount(int root, const struct root_mount *mount, char sentence[SENTENCE_MAX]) {
+bool root_check_mount(int root, const struct root_mount *mount, char sentence[SENTENCE_MAX]) {
     int inside = root_open(root, mount->container, O_PATH);
     if (inside < 0) {
-        return SAY(VERDICT_REFUSED, sentence, "%s, which limits the container's GPUs, is not in the container: %s",
-                   mount->container, strerror(errno));
+        return REFUSE(sentence, "%s, which limits the container's GPUs, is not in the container: %s", mount->container,
+                      strerror(errno));
     }
     bool same = is_same_file(inside, mount->host);
     close(inside);
     return same
-               ? VERDICT_RIGHT
-               : SAY(VERDICT_REFUSED, sentence,
+               ? true
+               : REFUSE(
+                     sentence,
                      "%s in the container is not %.500s of the node, which limits its GPUs; remove what the image or a "
                      "volume of the pod puts there",
                      mount->container, mount->host);

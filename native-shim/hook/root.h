@@ -5,7 +5,7 @@
 #ifndef ALIQUOT_HOOK_ROOT_H
 #define ALIQUOT_HOOK_ROOT_H
 
-#include "verdict.h"
+#include "sentence.h"
 
 /* Opens a path below the root by openat2 (Linux 5.6); -1 and errno. Flags: O_PATH, or to read a folder. */
 int root_open(int root, const char *path, int flags);
@@ -21,6 +21,6 @@ struct root_mount {
 
 /* Whether the container finds the host's file at its path: the same device and inode, or, where the process may not
    follow the host's path, as in a user namespace, the same place in the same file system by /proc/self/mountinfo. */
-enum verdict root_check_mount(int root, const struct root_mount *mount, char sentence[SENTENCE_MAX]);
+bool root_check_mount(int root, const struct root_mount *mount, char sentence[SENTENCE_MAX]);
 
 #endif
