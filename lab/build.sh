@@ -208,6 +208,7 @@ aliquot_artifacts=(
     native-shim/build/libaliquot.so
     native-shim/build/VERSION
     native-shim/build/arbiter/aliquot-arbiter
+    native-shim/build/hook/aliquot-hook
     native-shim/build/fake-driver/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,aliquot-fake-driver,vgpu-sample}
 )
 

@@ -5,6 +5,7 @@ import io.aliquot.api.logging.LogLevelFile;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.deviceplugin.cdi.CdiContainers;
 import io.aliquot.deviceplugin.cdi.NvidiaDevices;
+import io.aliquot.deviceplugin.cdi.StartHook;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
@@ -106,6 +107,8 @@ public final class DevicePlugin {
                             settings.stateDir(),
                             NvidiaDevices.FOLDERS.getLast(),
                             nvidiaDevices,
+                            new StartHook(
+                                    shim.hook(), settings.kubeletRoot().resolve("pods"), settings.endsUnlimited()),
                             InstantSource.system()),
                     (podUid, container) -> allocation.limits().of(podUid, container),
                     metrics,

@@ -38,6 +38,8 @@ import java.util.regex.Pattern;
  * @param fatalXids {@code ALIQUOT_FATAL_XIDS}: XIDs after which a GPU must be reset, comma-separated; default none
  * @param lowFloor {@code ALIQUOT_LOW_FLOOR}: the percent of a GPU that a container of low priority keeps while one of high
  *     priority has work, 0 to 100; default 5
+ * @param endsUnlimited {@code ALIQUOT_UNLIMITED_CONTAINERS}, {@code end} or {@code report}: whether containers that cannot be
+ *     limited do not start, where that can be prevented; default {@code end}
  * @param metricsPort {@code ALIQUOT_METRICS_PORT}: TCP port of health and metrics, 0 for any free one; default 9091
  * @param reportPort {@code ALIQUOT_REPORT_PORT}: TCP port on which the scheduler fetches usage, 0 for any free one; default
  *     9092
@@ -55,6 +57,7 @@ record Settings(
         Set<Integer> ignoreXids,
         Set<Integer> fatalXids,
         int lowFloor,
+        boolean endsUnlimited,
         int metricsPort,
         int reportPort) {
     private static final String READY_RESOURCE = "microsoft.com/directx";
@@ -83,6 +86,7 @@ record Settings(
         var ignoreXids = reader.read("ALIQUOT_IGNORE_XIDS", "", Settings::xids);
         var fatalXids = reader.read("ALIQUOT_FATAL_XIDS", "", text -> fatalXids(text, ignoreXids.orElse(Set.of())));
         var lowFloor = reader.read("ALIQUOT_LOW_FLOOR", "5", Settings::percent);
+        var endsUnlimited = reader.read("ALIQUOT_UNLIMITED_CONTAINERS", "end", Settings::endOrReport);
         var metricsPort = reader.read("ALIQUOT_METRICS_PORT", "9091", Settings::port);
         var reportPort = reader.read("ALIQUOT_REPORT_PORT", "9092", Settings::port);
         reader.throwIfInvalid();
@@ -99,6 +103,7 @@ record Settings(
                 ignoreXids.orElseThrow(),
                 fatalXids.orElseThrow(),
                 lowFloor.orElseThrow(),
+                endsUnlimited.orElseThrow(),
                 metricsPort.orElseThrow(),
                 reportPort.orElseThrow());
     }
@@ -151,6 +156,13 @@ record Settings(
             throw new FormatException("expected true or false, found \"" + text + "\"");
         }
         return text.equals("true");
+    }
+
+    private static boolean endOrReport(String text) {
+        if (!text.equals("end") && !text.equals("report")) {
+            throw new FormatException("expected end or report, found \"" + text + "\"");
+        }
+        return text.equals("end");
     }
 
     /** Other GPU resources that the autoscaler knows are other plugins', or not known to all its releases. */

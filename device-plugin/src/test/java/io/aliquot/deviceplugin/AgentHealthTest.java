@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.deviceplugin.cdi.CdiContainers;
 import io.aliquot.deviceplugin.cdi.NvidiaDevices;
+import io.aliquot.deviceplugin.cdi.StartHook;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
@@ -18,17 +19,19 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 final class AgentHealthTest {
+    private static final StartHook HOOK = new StartHook(Path.of("/host/hook"), Path.of("/var/lib/kubelet/pods"), true);
     private long now = Long.MAX_VALUE - Duration.ofSeconds(1).toNanos(); // overflows in each test
     private final KubeletRegistrar registrar;
     private final AgentHealth health;
 
     AgentHealthTest(@TempDir Path sockets, @TempDir Path stateDir) throws IOException {
-        var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
+        var shim = new Shim(
+                "1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"), Path.of("/host/hook"));
         registrar = KubeletRegistrar.ofVgpus(
                 sockets,
                 SlotFiles.open(stateDir),
                 shim,
-                new CdiContainers(stateDir, stateDir, new NvidiaDevices(List.of()), InstantSource.system()),
+                new CdiContainers(stateDir, stateDir, new NvidiaDevices(List.of()), HOOK, InstantSource.system()),
                 (podUid, container) -> List.of(),
                 new AgentMetrics(),
                 InstantSource.system(),

@@ -19,6 +19,7 @@ import io.aliquot.api.usage.PodContainer;
 import io.aliquot.deviceplugin.attribution.Limits;
 import io.aliquot.deviceplugin.cdi.CdiContainers;
 import io.aliquot.deviceplugin.cdi.NvidiaDevices;
+import io.aliquot.deviceplugin.cdi.StartHook;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.TestKubelet;
@@ -61,6 +62,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 /** The whole process except its API client: NVML of the fake driver, unix sockets, a Node in memory. */
 @Timeout(60)
 final class NodeAgentTest {
+    private static final StartHook HOOK = new StartHook(Path.of("/host/hook"), Path.of("/var/lib/kubelet/pods"), true);
     private static final String A100 = "NVIDIA A100-SXM4-80GB;81920;108";
 
     private static final String BOOT_ID = "dc93c6bb-6b52-4d2a-9d0e-0b0c4c1b2a3d";
@@ -1094,14 +1096,15 @@ final class NodeAgentTest {
         environment.put("ALIQUOT_KUBELET_ROOT", kubeletRoot.toString());
         environment.put("ALIQUOT_LABEL_GPU_OPERATOR", "true");
         Settings settings = Settings.parse(environment);
-        var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
+        var shim = new Shim(
+                "1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"), Path.of("/host/hook"));
         SlotFiles files = SlotFiles.open(host);
         var nvidiaDevices = new NvidiaDevices(List.of(host.resolve("etc-cdi"), cdi));
         var registrar = KubeletRegistrar.ofVgpus(
                 sockets,
                 files,
                 shim,
-                new CdiContainers(host, cdi, nvidiaDevices, InstantSource.system()),
+                new CdiContainers(host, cdi, nvidiaDevices, HOOK, InstantSource.system()),
                 (podUid, container) -> limits.of(podUid, container),
                 metrics,
                 InstantSource.system(),

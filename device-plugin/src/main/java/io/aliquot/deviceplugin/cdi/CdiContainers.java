@@ -4,6 +4,7 @@ import static io.aliquot.api.format.FormatException.expect;
 
 import io.aliquot.api.format.FormatException;
 import io.aliquot.api.format.JsonFields;
+import io.aliquot.api.pods.Held;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
 import java.io.IOException;
@@ -69,6 +70,7 @@ public final class CdiContainers {
     private final Path records;
     private final Path specs;
     private final NvidiaDevices nvidia;
+    private final StartHook hook;
     private final InstantSource clock;
     private final SecureRandom random = new SecureRandom();
 
@@ -78,8 +80,10 @@ public final class CdiContainers {
      * @param mounts those of the shim and of the slot's files
      * @param container whose it is; empty before its first start
      * @param gpus what it has, by UUID; none before its first start
+     * @param wholeCards whether it has whole cards only
      */
-    private record Given(List<BindMount> mounts, Optional<PodContainer> container, List<String> gpus) {
+    private record Given(
+            List<BindMount> mounts, Optional<PodContainer> container, List<String> gpus, boolean wholeCards) {
         static Given parse(String text) {
             JsonNode root = JsonFields.versioned("what a container has", text, 1);
             List<BindMount> mounts = new ArrayList<>();
@@ -100,11 +104,13 @@ public final class CdiContainers {
                                     JsonFields.text(root, "pod"),
                                     JsonFields.text(root, "uid"),
                                     JsonFields.text(root, "container"))),
-                    gpus);
+                    gpus,
+                    root.path("wholeCards").asBoolean(false));
         }
 
         String print() {
-            ObjectNode root = JsonFields.JSON.createObjectNode().put("version", 1);
+            ObjectNode root =
+                    JsonFields.JSON.createObjectNode().put("version", 1).put("wholeCards", wholeCards);
             root.set("mounts", JsonFields.JSON.valueToTree(mounts));
             container.ifPresent(of -> root.put("namespace", of.namespace())
                     .put("pod", of.pod())
@@ -121,10 +127,12 @@ public final class CdiContainers {
      * @param stateDir Aliquot's folder on the host
      * @param specs where specifications are written, a folder that container runtimes read
      */
-    public CdiContainers(Path stateDir, Path specs, NvidiaDevices nvidia, InstantSource clock) throws IOException {
+    public CdiContainers(Path stateDir, Path specs, NvidiaDevices nvidia, StartHook hook, InstantSource clock)
+            throws IOException {
         records = Files.createDirectories(stateDir.resolve("cdi"));
         this.specs = specs;
         this.nvidia = nvidia;
+        this.hook = hook;
         this.clock = clock;
     }
 
@@ -152,7 +160,7 @@ public final class CdiContainers {
         var bytes = new byte[RANDOM_BYTES];
         random.nextBytes(bytes);
         String name = slot + "-" + HexFormat.of().formatHex(bytes);
-        write(records, name + JSON, new Given(mounts, Optional.empty(), List.of()).print());
+        write(records, name + JSON, new Given(mounts, Optional.empty(), List.of(), false).print());
         return PREFIX + name;
     }
 
@@ -183,7 +191,8 @@ public final class CdiContainers {
             given = new Given(
                     given.mounts,
                     Optional.of(said.getFirst().container()),
-                    said.stream().map(Limit::gpu).distinct().toList());
+                    said.stream().map(Limit::gpu).distinct().toList(),
+                    said.stream().allMatch(limit -> limit.held() == Held.WHOLE_CARD));
         }
         String spec = spec(name, given); // throws before anything is kept
         if (isNew) {
@@ -246,6 +255,7 @@ public final class CdiContainers {
             // As containerd mounts what Allocate's answer lists (internal/cri/opts/spec_linux_opts.go).
             own.putArray("options").add("rbind").add("rprivate").add(mount.readOnly() ? "ro" : "rw");
         }
+        given.container.ifPresent(of -> edits.withArray("hooks").add(hook.print(of, given.mounts, given.wholeCards)));
         ObjectNode root =
                 JsonFields.JSON.createObjectNode().put("cdiVersion", version).put("kind", KIND);
         ObjectNode annotations = root.putObject("annotations");

@@ -21,23 +21,28 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The shim as installed on the host in {@code <state>/shim/<version>}: the library, and the file that makes the dynamic
- * linker load it. The files of a version never change, because a version ends with the library's hash. Old versions
- * stay, because the kubelet repeats Allocate's answers, which name them, at each restart of a container.
+ * The shim as installed on the host in {@code <state>/shim/<version>}: the library, the file that makes the dynamic
+ * linker load it, and the hook that sees both in a container before its start. What containers mount of a version never
+ * changes, because a version ends with the library's hash. Old versions stay, because the kubelet repeats Allocate's
+ * answers, which name them, at each restart of a container.
  *
  * @param version content of {@code VERSION}
  * @param library path of {@code libaliquot.so} on the host
  * @param preload path on the host of the file to mount at {@link ContainerPaths#PRELOAD}
+ * @param hook path on the host of the {@code createContainer} hook (native-shim/README.md, Before a container starts)
  */
-public record Shim(String version, Path library, Path preload) {
-    /** The folder in this program's image with {@code libaliquot.so} and {@code VERSION}. */
+public record Shim(String version, Path library, Path preload, Path hook) {
+    /** The folder in this program's image with {@code libaliquot.so}, {@code VERSION} and {@code aliquot-hook}. */
     public static final Path IN_IMAGE = Path.of("/opt/aliquot/shim");
 
     private static final String LIBRARY = "libaliquot.so";
     private static final String PRELOAD = "ld.so.preload";
+    private static final String HOOK = "aliquot-hook";
     private static final String TEMPORARY = ".new";
     private static final Pattern VERSION = Pattern.compile("[A-Za-z0-9][A-Za-z0-9._+-]{0,100}-([0-9a-f]{12})");
     private static final Set<PosixFilePermission> READABLE_BY_ALL = PosixFilePermissions.fromString("rw-r--r--");
+    // In a pod with a user namespace the hook is no root on the node.
+    private static final Set<PosixFilePermission> EXECUTABLE_BY_ALL = PosixFilePermissions.fromString("rwxr-xr-x");
 
     /** The library's path in a container. */
     public String libraryInContainer() {
@@ -47,7 +52,7 @@ public record Shim(String version, Path library, Path preload) {
     /**
      * Installs this release's shim, each file atomically, unless it is installed.
      *
-     * @param source folder with {@code libaliquot.so} and {@code VERSION}
+     * @param source folder like {@link #IN_IMAGE}
      * @param stateDir Aliquot's folder on the host
      * @throws IOException if a file of the source is missing, the version does not match the library, or the host's
      *     folder cannot be written
@@ -70,9 +75,10 @@ public record Shim(String version, Path library, Path preload) {
                 Files.delete(file);
             }
         }
-        var shim = new Shim(version, folder.resolve(LIBRARY), folder.resolve(PRELOAD));
-        write(shim.library, library);
-        write(shim.preload, (libraryInContainer(version) + "\n").getBytes(StandardCharsets.US_ASCII));
+        var shim = new Shim(version, folder.resolve(LIBRARY), folder.resolve(PRELOAD), folder.resolve(HOOK));
+        write(shim.library, library, READABLE_BY_ALL);
+        write(shim.preload, (libraryInContainer(version) + "\n").getBytes(StandardCharsets.US_ASCII), READABLE_BY_ALL);
+        write(shim.hook, read(source.resolve(HOOK)), EXECUTABLE_BY_ALL);
         return shim;
     }
 
@@ -89,14 +95,14 @@ public record Shim(String version, Path library, Path preload) {
     }
 
     /** Replaces a damaged file by a new inode: running containers have mapped the old one, which must not change. */
-    private static void write(Path file, byte[] content) throws IOException {
+    private static void write(Path file, byte[] content, Set<PosixFilePermission> permissions) throws IOException {
         if (HeldFile.isContent(file, content)) {
             return;
         }
         Path temporary = Files.createTempFile(file.getParent(), "." + file.getFileName(), TEMPORARY);
         try {
             Files.write(temporary, content);
-            Files.setPosixFilePermissions(temporary, READABLE_BY_ALL);
+            Files.setPosixFilePermissions(temporary, permissions);
             try (var channel = FileChannel.open(temporary, StandardOpenOption.WRITE)) {
                 channel.force(true); // a container started after a power cut must not load an incomplete library
             }

@@ -14,6 +14,7 @@ import io.aliquot.api.usage.PodContainer;
 import io.aliquot.deviceplugin.cdi.CdiContainers;
 import io.aliquot.deviceplugin.cdi.DeviceInjection;
 import io.aliquot.deviceplugin.cdi.NvidiaDevices;
+import io.aliquot.deviceplugin.cdi.StartHook;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.shim.Shim;
@@ -44,12 +45,13 @@ import tools.jackson.databind.JsonNode;
 /** The kubelet calls by gRPC on unix sockets; the scheduler is a map. */
 @Timeout(60)
 final class CdiStartsTest {
+    private static final StartHook HOOK = new StartHook(Path.of("/host/hook"), Path.of("/var/lib/kubelet/pods"), true);
     private static final Duration INTERVAL = Duration.ofMillis(20);
     private static final Duration PATIENCE = Duration.ofSeconds(20);
     private static final String A = "GPU-00000000-0000-0000-0000-00000000000a";
     private static final String B = "GPU-00000000-0000-0000-0000-00000000000b";
     private static final Shim SHIM =
-            new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
+            new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"), Path.of("/host/hook"));
 
     private final Path folder;
     private final Path host;
@@ -68,7 +70,7 @@ final class CdiStartsTest {
 
     private KubeletRegistrar agent(Shim shim, Duration longestWait) throws IOException {
         var containers = new CdiContainers(
-                host, cdi, new NvidiaDevices(List.of(host.resolve("etc"), cdi)), InstantSource.system());
+                host, cdi, new NvidiaDevices(List.of(host.resolve("etc"), cdi)), HOOK, InstantSource.system());
         return new KubeletRegistrar(
                 Resources.VGPU,
                 new PluginFolder(folder, "", InstantSource.system()),
@@ -162,6 +164,29 @@ final class CdiStartsTest {
     }
 
     @Test
+    void theHookComparesContainerMountsAndImage() throws Exception {
+        tell("uid-1", "main", B);
+        String name = device(kubelet.admit("uid-1", "main", "slot-001"));
+
+        kubelet.preStart(PATIENCE, "slot-001");
+
+        JsonNode hooks = spec(name).at("/devices/0/containerEdits/hooks");
+        assertThat(hooks).hasSize(1);
+        JsonNode hook = hooks.path(0);
+        assertThat(hook.path("hookName").asString()).isEqualTo("createContainer");
+        assertThat(hook.path("path").asString()).isEqualTo("/host/hook");
+        assertThat(hook.path("args").valueStream().map(JsonNode::asString))
+                .startsWith(
+                        "hook", "--pod-uid", "uid-1", "--namespace", "team", "--pod", "train", "--container", "main")
+                .containsSequence(
+                        "--mount",
+                        "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~downward-api/aliquot-vgpu-main",
+                        "/etc/aliquot")
+                .containsSequence("--mount", host + "/slots/slot-001", "/usr/local/aliquot/region")
+                .endsWith("--preload");
+    }
+
+    @Test
     void severalGpusAreInOneDeviceAndTheHigherVersionCounts() throws Exception {
         nvidia("0.7.0");
         tell("uid-1", "main", A, B);
@@ -244,7 +269,9 @@ final class CdiStartsTest {
     void theAgentMayBeReplacedBetweenAllocateAndTheStart() throws Exception {
         String name = device(kubelet.admit("uid-1", "main", "slot-000"));
         registrar.close();
-        registrar = agent(new Shim("2.0-def", Path.of("/new/libaliquot.so"), Path.of("/new/preload")), PATIENCE);
+        registrar = agent(
+                new Shim("2.0-def", Path.of("/new/libaliquot.so"), Path.of("/new/preload"), Path.of("/new/hook")),
+                PATIENCE);
         register(DeviceInjection.CDI);
         tell("uid-1", "main", A);
 

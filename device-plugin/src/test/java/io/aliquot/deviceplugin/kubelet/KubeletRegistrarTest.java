@@ -8,6 +8,7 @@ import io.aliquot.api.names.Resources;
 import io.aliquot.api.shim.Region;
 import io.aliquot.deviceplugin.cdi.CdiContainers;
 import io.aliquot.deviceplugin.cdi.NvidiaDevices;
+import io.aliquot.deviceplugin.cdi.StartHook;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.shim.Shim;
@@ -36,9 +37,10 @@ import org.junit.jupiter.api.io.TempDir;
 
 @Timeout(60)
 final class KubeletRegistrarTest {
+    private static final StartHook HOOK = new StartHook(Path.of("/host/hook"), Path.of("/var/lib/kubelet/pods"), true);
     private static final Duration INTERVAL = Duration.ofMillis(20);
     private static final Shim SHIM =
-            new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
+            new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"), Path.of("/host/hook"));
     private static final Duration TOLERANCE = Duration.ofMillis(200);
 
     private final Path folder;
@@ -350,7 +352,7 @@ final class KubeletRegistrarTest {
     }
 
     private CdiContainers cdi() throws IOException {
-        return new CdiContainers(host, host, new NvidiaDevices(List.of()), InstantSource.system());
+        return new CdiContainers(host, host, new NvidiaDevices(List.of()), HOOK, InstantSource.system());
     }
 
     private KubeletRegistrar newRegistrar(Duration tolerance) throws IOException {

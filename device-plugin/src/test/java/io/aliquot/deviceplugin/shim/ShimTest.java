@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -21,6 +22,7 @@ final class ShimTest {
         this.stateDir = stateDir;
         Files.writeString(source.resolve("libaliquot.so"), "library");
         Files.writeString(source.resolve("VERSION"), VERSION + "\n");
+        Files.writeString(source.resolve("aliquot-hook"), "hook");
     }
 
     @Test
@@ -33,6 +35,20 @@ final class ShimTest {
         assertThat(shim.library()).hasContent("library");
         assertThat(shim.preload()).hasContent("/usr/local/aliquot/" + VERSION + "/libaliquot.so\n");
         assertThat(shim.libraryInContainer()).isEqualTo("/usr/local/aliquot/" + VERSION + "/libaliquot.so");
+    }
+
+    @Test
+    void theHookIsExecutableByAllAndThatOfThisImage() throws IOException {
+        Path hook = Shim.install(source, stateDir).hook();
+
+        assertThat(hook).hasContent("hook").hasParent(stateDir.resolve("shim").resolve(VERSION));
+        assertThat(PosixFilePermissions.toString(Files.getPosixFilePermissions(hook)))
+                .isEqualTo("rwxr-xr-x");
+
+        Files.writeString(source.resolve("aliquot-hook"), "mended hook");
+        Shim.install(source, stateDir);
+
+        assertThat(hook).hasContent("mended hook");
     }
 
     @Test
