@@ -42,8 +42,8 @@ public final class NvidiaDevices {
 
     static final String KIND = "nvidia.com/gpu";
 
-    /** With 8 GPUs of 7 MIG instances, each by two names, a specification has some 300 KB. */
-    private static final int LARGEST = 1 << 20;
+    /** With 8 GPUs of 7 MIG instances, each by two names, a specification has some 300 KB. One of this size takes 12 MB of heap. */
+    private static final int LARGEST = 1 << 19;
 
     private static final int MOST_FILES = 64;
     private static final Pattern VERSION = Pattern.compile("[0-9]{1,4}[.][0-9]{1,4}[.][0-9]{1,4}");
@@ -185,6 +185,7 @@ public final class NvidiaDevices {
             root = JsonFields.JSON.valueToTree(new Load(LoadSettings.builder()
                             .setCodePointLimit(LARGEST)
                             .setAllowDuplicateKeys(false)
+                            .setUseMarks(false) // they say where an error is, and double the memory
                             .build())
                     .loadFromString(text));
         } catch (YamlEngineException | IllegalArgumentException | ClassCastException e) {

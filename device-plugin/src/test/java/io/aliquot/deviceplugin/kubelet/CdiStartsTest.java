@@ -116,16 +116,16 @@ final class CdiStartsTest {
     @Test
     void noTwoAllocationsHaveOneName() throws Exception {
         Set<String> names = new HashSet<>();
-        for (int i = 0; i < 50; i++) {
+        for (int i = 0; i < 25; i++) {
             names.add(device(kubelet.allocate("slot-000").getContainerResponses(0)));
         }
         registrar.close();
         registrar = agent(SHIM, PATIENCE);
         register(DeviceInjection.CDI);
-        for (int i = 0; i < 50; i++) {
+        for (int i = 0; i < 25; i++) {
             names.add(device(kubelet.allocate("slot-000").getContainerResponses(0)));
         }
-        assertThat(names).hasSize(100);
+        assertThat(names).hasSize(50);
     }
 
     @Test

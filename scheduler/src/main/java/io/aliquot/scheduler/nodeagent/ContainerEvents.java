@@ -80,7 +80,9 @@ public final class ContainerEvents {
                 event(
                         "GpuNotVisible",
                         container + " holds a vGPU and sees no GPU, because another runtime than NVIDIA's has started"
-                                + " it: give its pod a RuntimeClass whose handler is NVIDIA's, such as nvidia");
+                                + " it: give its pod a RuntimeClass whose handler is NVIDIA's, such as nvidia; or, where"
+                                + " the node's GPUs come by CDI, because the kubelet has lost its device checkpoint: delete"
+                                + " the pod");
             case Problem.LargeRegion(long bytes, boolean cut) ->
                 event(
                         "GpuRegionTooLarge",

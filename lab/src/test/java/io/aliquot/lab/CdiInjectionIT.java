@@ -1,0 +1,139 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.awaitTrue;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Resources;
+import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.ContainerBuilder;
+import io.fabric8.kubernetes.api.model.ContainerStatus;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.Quantity;
+import java.time.Duration;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
+
+/** On a node whose containers get GPU and limits by one CDI device, none has the one without the other. Takes a minute. */
+@ExtendWith(LabExtension.class)
+@Isolated
+@LongTier.Only
+class CdiInjectionIT {
+    private static final String CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
+    private static final String SPECS = "/var/run/cdi/";
+    private static final Duration REBOOT = Duration.ofMinutes(2);
+    private static final String OWN_SHARE = "0MiB / 2000MiB";
+
+    /** With the RuntimeClass, whose runtime injects nothing, since the variable is {@code void}. */
+    @Test
+    void aContainerHasItsGpuAndItsLimitsFromOneDevice(Lab lab, TestNamespace namespace) {
+        Pod pod = namespace.run(share(lab, "share"));
+
+        assertThat(namespace.exec("share", "nvidia-smi").expectSuccess()).contains(OWN_SHARE);
+        assertThat(namespace.exec("share", "nvidia-smi", "-L").expectSuccess().lines())
+                .singleElement()
+                .asString()
+                .contains(Allocations.gpuOf(pod));
+        assertThat(namespace.exec("share", "printenv", "NVIDIA_VISIBLE_DEVICES").expectSuccess())
+                .isEqualToIgnoringWhitespace("void");
+        assertThat(pod.getMetadata().getAnnotations()).containsEntry(Annotations.visibleDevices(Pods.MAIN), "void");
+        assertThat(specsOf(lab, pod)).singleElement().asString().contains(Allocations.gpuOf(pod), "ld.so.preload");
+    }
+
+    /** An init container has the slot of the main one, and another share. */
+    @Test
+    void initContainersAndRestartsHaveTheirOwnLimits(Lab lab, TestNamespace namespace) {
+        Pod pod = share(lab, "share");
+        Container main = pod.getSpec().getContainers().getFirst();
+        Container init = new ContainerBuilder(main)
+                .withName("init")
+                .withCommand("bash", "-c", "nvidia-smi > /shared/init")
+                .editResources()
+                .addToLimits(Resources.MEMORY, new Quantity("1000"))
+                .endResources()
+                .addNewVolumeMount()
+                .withName("shared")
+                .withMountPath("/shared")
+                .endVolumeMount()
+                .build();
+        namespace.run(pod.edit()
+                .editSpec()
+                .withInitContainers(init)
+                .editFirstContainer()
+                .addNewVolumeMount()
+                .withName("shared")
+                .withMountPath("/shared")
+                .endVolumeMount()
+                .endContainer()
+                .addNewVolume()
+                .withName("shared")
+                .withNewEmptyDir()
+                .endEmptyDir()
+                .endVolume()
+                .endSpec()
+                .build());
+        assertThat(namespace.exec("share", "cat", "/shared/init").expectSuccess())
+                .contains("0MiB / 1000MiB");
+        assertThat(namespace.exec("share", "nvidia-smi").expectSuccess()).contains(OWN_SHARE);
+
+        ContainerStatus before = TestNamespace.containerStatus(namespace.get("share"), Pods.MAIN);
+        lab.killContainer(lab.node(NodeKind.CDI), before.getContainerID());
+
+        awaitTrue("the container runs again", EVENTUALLY, () -> {
+            ContainerStatus now = TestNamespace.containerStatus(namespace.get("share"), Pods.MAIN);
+            return now.getRestartCount() > before.getRestartCount()
+                    && now.getState().getRunning() != null;
+        });
+        assertThat(namespace.exec("share", "nvidia-smi").expectSuccess()).contains(OWN_SHARE);
+    }
+
+    /** {@link WithoutAllocateIT} has what happens where the GPU comes from NVIDIA's runtime. */
+    @Test
+    void aPodThatStartsWithoutAllocateAfterARebootHasNoGpu(Lab lab, TestNamespace namespace) {
+        String node = lab.node(NodeKind.CDI);
+        Pod pod = namespace.run(share(lab, "share"));
+        lab.kill(node + "/kubelet");
+        lab.onNode(node, "rm", CHECKPOINT).expectSuccess();
+        lab.reboot(node);
+        lab.awaitAgents();
+
+        awaitTrue(
+                "the container runs without a GPU, or does not start",
+                REBOOT,
+                () -> namespace.events("share").stream()
+                        .anyMatch(event -> List.of("GpuNotVisible", "Failed").contains(event.getReason())));
+        ContainerStatus status = TestNamespace.containerStatus(namespace.get("share"), Pods.MAIN);
+        if (status.getState().getRunning() != null) {
+            assertThat(namespace.exec("share", "bash", "-c", "! nvidia-smi").expectSuccess())
+                    .as("neither the driver nor a GPU")
+                    .doesNotContain("MiB");
+            assertThat(namespace
+                            .exec("share", "bash", "-c", "ls /dev/nvidia* /etc/ld.so.preload 2> /dev/null || true")
+                            .expectSuccess())
+                    .isEmpty();
+        }
+        assertThat(namespace.get("share").getMetadata().getUid())
+                .isEqualTo(pod.getMetadata().getUid());
+        Allocations.expectNoGpuOverCapacity(lab);
+    }
+
+    private static Pod share(Lab lab, String name) {
+        return Pods.onNode(Pods.withGpuMemory(lab, name, 2000), lab.node(NodeKind.CDI));
+    }
+
+    /** Each in a line. */
+    private static List<String> specsOf(Lab lab, Pod pod) {
+        return lab.onNode(
+                        lab.node(NodeKind.CDI),
+                        "bash",
+                        "-c",
+                        "cat " + SPECS + "aliquot.io-vgpu_*.json | sed 's/}{/}\\n{/g'")
+                .expectSuccess()
+                .lines()
+                .filter(spec -> spec.contains(pod.getMetadata().getUid()))
+                .toList();
+    }
+}
