@@ -92,7 +92,7 @@ final class ShimTest {
 
         Shim.install(source, stateDir);
 
-        assertThat(folder.toFile().list()).containsExactlyInAnyOrder("libaliquot.so", "ld.so.preload");
+        assertThat(folder.toFile().list()).containsExactlyInAnyOrder("libaliquot.so", "ld.so.preload", "aliquot-hook");
     }
 
     @Test
