@@ -27,22 +27,10 @@ install_aliquot() {
         --values "$root/lab/values.yaml" --values "$root/lab/gpus.yaml" \
         --set-string "$(image_annotation scheduler aliquot-scheduler kube-scheduler)" \
         --set-string "$(image_annotation devicePlugin aliquot-device-plugin)"
-    run_ca_bundles_job || { describe_installation; return 1; }
     for object in daemonset/aliquot-device-plugin deployment/aliquot-scheduler; do
         kubectl --namespace "$release" rollout status "$object" --timeout 300s || { describe_installation; return 1; }
     done
     await 120 gpus_registered "${shared_nodes[@]}" || { echo "the nodes have no allocatable aliquot.io/vgpu after 120 s"; describe_installation; return 1; }
-}
-
-# The Job's pod mounts a Secret that the scheduler creates at its start. The kubelet would try that at ever longer
-# intervals, of up to two minutes, so the Job gets its pod once the Secret is there.
-run_ca_bundles_job() {
-    local job
-    job=$(kubectl --namespace "$release" get job --selector app.kubernetes.io/component=ca-bundles --output name)
-    [ "$(kubectl --namespace "$release" get "$job" -o 'jsonpath={.status.succeeded}')" != 1 ] || return 0
-    kubectl --namespace "$release" patch "$job" --patch '{"spec": {"suspend": true}}'
-    await 300 kubectl --namespace "$release" get secret aliquot-webhook-ca || { echo "the scheduler has made no certificate in 300 s"; return 1; }
-    kubectl --namespace "$release" patch "$job" --patch '{"spec": {"suspend": false}}'
 }
 
 gpus_registered() { # NODE...

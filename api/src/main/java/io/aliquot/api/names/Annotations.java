@@ -29,8 +29,8 @@ public final class Annotations {
     public static final String TOTAL_CORES = "aliquot.io/total-cores";
 
     /**
-     * On a pod, by the scheduler: the resourceVersion at which the response to a write was lost. Its only purpose is to
-     * give the pod a new resourceVersion.
+     * On a pod, by the scheduler: a former resourceVersion, at which the response to a write was lost, or at which the
+     * kubelet did not show the pod a new Secret yet. Its only purpose is to give the pod a new resourceVersion.
      */
     public static final String BUMPED_VERSION = "aliquot.io/moved-on";
 

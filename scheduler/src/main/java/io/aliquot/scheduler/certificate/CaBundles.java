@@ -16,12 +16,14 @@ import java.util.stream.Collectors;
 
 /**
  * Makes the API server trust an authority, by the {@code caBundle} of Aliquot's webhooks and of its APIService: the program
- * of the chart's Job. Its account has no right but to patch these two objects, so it reads nothing; it repeats what the API
- * server refuses, because Helm creates the objects after the Job.
+ * of the chart's Job. Its account has no right but to patch these two objects, so it reads nothing from the API server: it
+ * waits until the kubelet shows it the authority, which the scheduler creates, and repeats what the API server refuses,
+ * because Helm creates the objects after the Job.
  */
 public final class CaBundles {
     private static final Duration TIMEOUT = Duration.ofSeconds(10);
     private static final long PAUSE_MILLIS = 1000;
+    private static final long FILE_PAUSE_MILLIS = 100;
 
     private static final String WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/";
     private static final String API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices/";
@@ -31,12 +33,23 @@ public final class CaBundles {
     /**
      * Writes the caBundles, as often as it takes.
      *
-     * @param arguments the file with the authority's certificate and those to be trusted beside it, in PEM; the name of the
+     * @param arguments the file, which may appear later, with the authority's certificate and those to be trusted beside it, in PEM; the name of the
      *     MutatingWebhookConfiguration; the names of all its webhooks, with commas between them; and, unless there is none,
      *     the name of the APIService
      */
     public static void write(List<String> arguments) throws IOException, InterruptedException {
+        await(Path.of(arguments.get(0)));
+        // Reads the account's token, which the kubelet may have renewed meanwhile.
         write(new ConfigBuilder().withHttp2Disable(true).build(), arguments);
+    }
+
+    private static void await(Path certificates) throws InterruptedException {
+        if (!Files.exists(certificates)) {
+            System.out.println("Waiting for the scheduler to create Secret " + CertificateKeeper.AUTHORITY_SECRET);
+        }
+        while (!Files.exists(certificates)) {
+            TimeUnit.MILLISECONDS.sleep(FILE_PAUSE_MILLIS);
+        }
     }
 
     static void write(Config config, List<String> arguments) throws IOException, InterruptedException {

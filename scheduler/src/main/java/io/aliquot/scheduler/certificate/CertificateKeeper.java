@@ -1,26 +1,32 @@
 package io.aliquot.scheduler.certificate;
 
 import io.aliquot.api.format.FormatException;
+import io.aliquot.api.names.Annotations;
 import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.health.Readiness;
 import io.aliquot.scheduler.server.ports.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.APIService;
+import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Secret;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
+import io.fabric8.kubernetes.client.dsl.base.PatchContext;
+import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import java.net.HttpURLConnection;
 import java.security.cert.X509Certificate;
 import java.time.Clock;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
@@ -61,6 +67,13 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     private static final String OURS = ".aliquot.io";
 
     private static final String API_SERVICE = "v1alpha1.gpu.aliquot.io";
+    /** The chart's name of the component whose pods run {@link CaBundles}. */
+    private static final String JOB = "ca-bundles";
+
+    private static final Set<String> ENDED = Set.of("Succeeded", "Failed");
+    private static final String BUMP =
+            "{\"metadata\":{\"annotations\":{\"" + Annotations.BUMPED_VERSION + "\":\"%s\"}}}";
+
     private static final String CA_BUNDLES = "the Job aliquot-ca-bundles-… to write the caBundles";
 
     // What is kept, for the log.
@@ -81,6 +94,9 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     private @Nullable ServingCertificate storedBefore;
     /** Whose caBundle does not trust the authority; null before the first reconciliation. */
     private volatile @Nullable List<String> outdated;
+
+    /** The pods of the Job that this replica has had refreshed, by uid. */
+    private final Set<String> refreshed = new HashSet<>();
 
     private final AgentClients agents;
     /** The error of each that cannot be kept now. */
@@ -189,6 +205,9 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
             LOG.warn("{}", advice(outdatedNow));
         }
         outdated = outdatedNow;
+        if (!outdatedNow.isEmpty()) {
+            attempt("the authority in the Job's mount", this::refreshJob);
+        }
         ServingCertificate stored = ensureSecret(authority, outdatedNow.isEmpty());
         ports.trustReplicas(stored.trusted());
         boolean trusted = distrusting(caBundles, stored.certificate()).isEmpty();
@@ -209,6 +228,37 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
         } else if (!waitingFor.isEmpty()) {
             waitingFor = CA_BUNDLES;
         }
+    }
+
+    /**
+     * Has the kubelet show the authority to the Job's pods, which may have started before it: the kubelet refreshes the
+     * Secrets in a pod's volumes when the pod changes, otherwise only after a minute or more.
+     */
+    private void refreshJob() {
+        List<Pod> waiting = kubernetes
+                .pods()
+                .inNamespace(settings.namespace())
+                .withLabel("app.kubernetes.io/component", JOB)
+                .list()
+                .getItems()
+                .stream()
+                .filter(pod -> !ENDED.contains(textOf(pod.getStatus().getPhase())))
+                .toList();
+        refreshed.retainAll(waiting.stream().map(CertificateKeeper::uid).toList());
+        for (Pod pod : waiting) {
+            if (!refreshed.contains(uid(pod))) {
+                kubernetes
+                        .resource(pod)
+                        .patch(
+                                PatchContext.of(PatchType.JSON_MERGE),
+                                BUMP.formatted(pod.getMetadata().getResourceVersion()));
+                refreshed.add(uid(pod));
+            }
+        }
+    }
+
+    private static String uid(Pod pod) {
+        return pod.getMetadata().getUid();
     }
 
     /** The caBundle of each webhook of the chart and of the APIService, by their names; empty where there is none. */

@@ -9,6 +9,8 @@ import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.ports.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.APIServiceBuilder;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.Secret;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
@@ -90,6 +92,46 @@ class CertificateKeeperTest {
         assertThat(keeper.remark()).isEmpty();
         assertThat(bundles())
                 .containsExactly("dGhlaXJz", authority().caBundle(), authority().caBundle());
+    }
+
+    /** The kubelet shows a Secret that is created later to a pod when the pod changes. */
+    @Test
+    void aPodOfTheJobThatWaitsForTheAuthorityIsChangedOnce() {
+        createJobPod("waits", "Running");
+        createJobPod("has-ended", "Succeeded");
+        CertificateKeeper keeper = keeper();
+
+        keeper.reconcile();
+
+        String version = jobPod("waits").getMetadata().getResourceVersion();
+        assertThat(jobPod("waits").getMetadata().getAnnotations()).containsOnlyKeys("aliquot.io/moved-on");
+        assertThat(jobPod("has-ended").getMetadata().getAnnotations()).isNullOrEmpty();
+
+        keeper.reconcile();
+        assertThat(jobPod("waits").getMetadata().getResourceVersion()).isEqualTo(version);
+
+        createJobPod("comes-later", "Pending");
+        keeper.reconcile();
+        assertThat(jobPod("comes-later").getMetadata().getAnnotations()).containsOnlyKeys("aliquot.io/moved-on");
+    }
+
+    private void createJobPod(String name, String phase) {
+        kubernetes
+                .resource(new PodBuilder()
+                        .withNewMetadata()
+                        .withNamespace("aliquot")
+                        .withName(name)
+                        .addToLabels("app.kubernetes.io/component", "ca-bundles")
+                        .endMetadata()
+                        .withNewStatus()
+                        .withPhase(phase)
+                        .endStatus()
+                        .build())
+                .create();
+    }
+
+    private Pod jobPod(String name) {
+        return kubernetes.pods().inNamespace("aliquot").withName(name).get();
     }
 
     /** The account of a replica could otherwise make the API server call any program for every pod. */
