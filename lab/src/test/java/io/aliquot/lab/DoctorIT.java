@@ -278,6 +278,24 @@ class DoctorIT {
         awaitHealthy(lab);
     }
 
+    /** As with an image whose programs do not read /etc/ld.so.preload: the loader ignores a file that is no library. */
+    @Test
+    @LongTier.Only
+    void theProbeDoesNotLoadTheShim(Lab lab) {
+        String node = lab.nodes().getFirst();
+        String shim = lab.onNode(node, "find", "/var/lib/aliquot/shim", "-name", "libaliquot.so")
+                .expectSuccess()
+                .strip();
+        try {
+            lab.onNode(node, "mv", shim, shim + ".away").expectSuccess();
+            lab.onNode(node, "cp", "/etc/hostname", shim).expectSuccess();
+            assertThat(findings(lab, "--probe")).anyMatch(found -> found.is("probe", "node/" + node, "load the shim"));
+        } finally {
+            lab.onNode(node, "mv", shim + ".away", shim).expectSuccess();
+        }
+        assertThat(findings(lab, "--probe")).isEmpty();
+    }
+
     private static RuntimeClass deleteRuntimeClass(Lab lab) {
         var runtimeClasses = lab.client().resources(RuntimeClass.class);
         RuntimeClass present = runtimeClasses.withName("nvidia").get();
@@ -329,7 +347,11 @@ class DoctorIT {
     }
 
     private static List<Finding> findings(Lab lab) {
-        Output output = lab.aliquot("doctor", "--no-probe", "-o", "json");
+        return findings(lab, "--no-probe");
+    }
+
+    private static List<Finding> findings(Lab lab, String probe) {
+        Output output = lab.aliquot("doctor", "-o", "json", probe);
         var findings = new ArrayList<Finding>();
         for (JsonNode one : JsonFields.JSON.readTree(output.out()).path("findings")) {
             findings.add(new Finding(
