@@ -27,10 +27,10 @@ import org.junit.jupiter.api.parallel.Isolated;
 @LongTier.Only
 class VirtualMachineIT {
     /** Without the processor's virtualization all in the machine takes some ten times as long as beside it. */
-    private static final Duration SLOWLY = Duration.ofMinutes(3);
+    private static final Duration SLOWLY = Duration.ofMinutes(5);
 
     /** From the kubelet's end to a container that runs again; 101 s on two idle cores. */
-    private static final Duration REBOOT = Duration.ofMinutes(8);
+    private static final Duration REBOOT = Duration.ofMinutes(12);
 
     private static final int CORES = 30;
     private static final Map<String, String> LIMITS =
