@@ -192,7 +192,7 @@ build_programs() { # [FUNCTION...]
     lock_cache
     mkdir -p "$cache/programs"
     rm -rf "$cache"/programs/{install.*,*.tmp}
-    ! programs_missing || step programs "Building the lab's programs, Kubernetes $kubernetes_version and others, once; about 6 minutes on 2 cores" \
+    ! programs_missing || step programs "Building the lab's programs, Kubernetes $kubernetes_version and others, once; about 7 minutes on 2 cores" \
         contained together build_missing_programs "$@"
     rm -rf "$cache/go"
     unlock_cache

@@ -145,7 +145,8 @@ class ComputeIT {
         });
     }
 
-    private static void awaitUtilization(TestNamespace namespace, String pod, int percent) {
+    /** Waits until a pod, whose kernels {@code vgpu-sample} counts in /tmp/busy, uses so much of its GPU. */
+    static void awaitUtilization(TestNamespace namespace, String pod, int percent) {
         awaitTrue(
                 percent + " % for 2 s",
                 SOON,

@@ -16,6 +16,8 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.parallel.Isolated;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /**
  * What starts containers of shares other than a new pod: none runs without its limits for longer than half a minute. Takes
@@ -36,9 +38,10 @@ class WithoutAllocateIT {
     private static final String COVERED = "GpuLimitsCovered";
 
     /** The kubelet admits the bound pod as if its resource were no device plugin's. No process of the container uses the GPU. */
-    @Test
-    void aPodThatStartsWithoutAllocateAfterARebootIsEnded(Lab lab, TestNamespace namespace) {
-        String node = lab.nodes().getFirst();
+    @ParameterizedTest
+    @EnumSource(NodeKind.class)
+    void aPodThatStartsWithoutAllocateAfterARebootIsEnded(NodeKind kind, Lab lab, TestNamespace namespace) {
+        String node = lab.node(kind);
         namespace.run(share(lab, "share", node));
         namespace.run(Pods.onNode(Pods.withoutGpu(lab, "other"), node));
         lab.kill(node + "/kubelet");
@@ -87,9 +90,11 @@ class WithoutAllocateIT {
         assertIsLeftAlone(namespace);
     }
 
-    @Test
-    void aContainerThatRestartsAfterItsContainerRuntimeHasItsLimits(Lab lab, TestNamespace namespace) throws Exception {
-        String node = lab.nodes().getFirst();
+    @ParameterizedTest
+    @EnumSource(NodeKind.class)
+    void aContainerThatRestartsAfterItsContainerRuntimeHasItsLimits(NodeKind kind, Lab lab, TestNamespace namespace)
+            throws Exception {
+        String node = lab.node(kind);
         namespace.run(share(lab, "share", node));
         lab.kill(node + "/containerd");
         lab.start(node + "/containerd");

@@ -63,6 +63,12 @@ class DocumentedNumbersTest {
                         .filter(cells -> cells.getFirst().equals(row))
                         .map(cells -> cells.get(2)))
                 .containsExactly(first(modules, Pattern.quote(module) + " v(\\S+)")));
+        String versions = read("lab/common.sh");
+        assertThat(matrix)
+                .contains(
+                        "containerd " + first(versions, "containerd_version=(\\S+)"),
+                        "runc " + first(versions, "runc_version=(\\S+)"),
+                        "toolkit " + first(versions, "nvidia_toolkit_version=(\\S+)"));
     }
 
     private static Set<String> policies() {
