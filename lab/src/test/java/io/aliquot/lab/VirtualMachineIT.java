@@ -228,27 +228,37 @@ class VirtualMachineIT {
                         .build())
                 .inNamespace(namespace.name())
                 .create();
-        awaitTrue("the Deployment's pod runs", SLOWLY, () -> ready(namespace).isPresent());
-        String container = containerId(ready(namespace).orElseThrow());
-        String boot = bootId(lab);
+        try {
+            awaitTrue(
+                    "the Deployment's pod runs", SLOWLY, () -> ready(namespace).isPresent());
+            String container = containerId(ready(namespace).orElseThrow());
+            String boot = bootId(lab);
 
-        Instant begin = Instant.now();
-        reboot.run();
+            Instant begin = Instant.now();
+            reboot.run();
 
-        awaitTrue("another boot ID", REBOOT, () -> !bootId(lab).equals(boot));
-        Duration booted = Duration.between(begin, Instant.now());
-        awaitTrue(
-                "the Deployment has a pod with another container",
-                REBOOT,
-                () -> ready(namespace)
-                        .filter(now -> !containerId(now).equals(container))
-                        .isPresent());
-        System.out.printf(
-                "%s: the kubelet reported the boot after %s, a share ran again after %s%n",
-                lab.virtualMachine(), booted, Duration.between(begin, Instant.now()));
-        assertIsLimited(namespace, ready(namespace).orElseThrow().getMetadata().getName());
-        Allocations.expectNoGpuOverCapacity(lab);
-        namespace.client().apps().deployments().inNamespace(namespace.name()).delete();
+            awaitTrue("another boot ID", REBOOT, () -> !bootId(lab).equals(boot));
+            Duration booted = Duration.between(begin, Instant.now());
+            awaitTrue(
+                    "the Deployment has a pod with another container",
+                    REBOOT,
+                    () -> ready(namespace)
+                            .filter(now -> !containerId(now).equals(container))
+                            .isPresent());
+            System.out.printf(
+                    "%s: the kubelet reported the boot after %s, a share ran again after %s%n",
+                    lab.virtualMachine(), booted, Duration.between(begin, Instant.now()));
+            assertIsLimited(
+                    namespace, ready(namespace).orElseThrow().getMetadata().getName());
+            Allocations.expectNoGpuOverCapacity(lab);
+        } finally {
+            namespace
+                    .client()
+                    .apps()
+                    .deployments()
+                    .inNamespace(namespace.name())
+                    .delete();
+        }
     }
 
     private static Optional<Pod> ready(TestNamespace namespace) {
