@@ -3,6 +3,7 @@
 
 # The parts of the long tier: lines of NAME and what it runs, for the help. On 2 cores 'lab' takes 16 minutes and 'faults'
 # 30; beside other work 'java' took 8, 'native' 16 and 'jdk21' 7. The pairs of 'placement' need 46 minutes of CPU time.
+# 'vm' has run in pieces only: without KVM and beside other builds, 8 minutes until the agent was ready, and 10 of tests.
 # 'upgrade' takes 5 minutes, and 'conformance' took 51 beside other builds.
 long_parts() {
     cat <<-'END'

@@ -168,7 +168,7 @@ start_vm_in_lab() {
     find_lab
     start_vm
     await_or_die 600 "the virtual machine did not become a ready node" "$vm_node/console.log" node_ready "$vm_node"
-    await 300 gpus_registered "$vm_node" || { describe_installation; die "$vm_node has no allocatable aliquot.io/vgpu after 300 s."; }
+    await 600 gpus_registered "$vm_node" || { describe_installation; die "$vm_node has no allocatable aliquot.io/vgpu after 600 s."; }
 }
 
 vm_up() {

@@ -67,7 +67,7 @@ final class Allocations {
             }
         }
         var existing = new ArrayList<String>();
-        for (String node : lab.nodes()) {
+        for (String node : lab.nodesWithShares()) {
             Inventory inventory = inventory(lab, node);
             for (Gpu gpu : inventory.gpus()) {
                 existing.add(gpu.uuid());

@@ -132,6 +132,15 @@ final class Lab implements AutoCloseable {
         return setting("VM_NODE");
     }
 
+    /** The nodes whose GPUs Aliquot shares, with the virtual machine if it is one. */
+    List<String> nodesWithShares() {
+        var all = new ArrayList<String>(nodes());
+        if (client.nodes().withName(virtualMachine()).get() != null) {
+            all.add(virtualMachine());
+        }
+        return all;
+    }
+
     /** Whether a node is not a hollow one. */
     boolean hasKubelet(String node) {
         return nodes().contains(node) || node.equals(otherNode()) || node.equals(virtualMachine());
