@@ -213,7 +213,7 @@ aliquot_artifacts=(
 )
 
 aliquot_sources() {
-    (cd "$root" && hash_of pom.xml .mvn api scheduler simulator device-plugin native-shim)
+    (cd "$root" && hash_of pom.xml .mvn charts/aliquot/probe.sh api scheduler simulator device-plugin native-shim)
 }
 
 # A fingerprint of sources and artifacts

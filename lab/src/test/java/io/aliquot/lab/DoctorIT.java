@@ -289,7 +289,9 @@ class DoctorIT {
         try {
             lab.onNode(node, "mv", shim, shim + ".away").expectSuccess();
             lab.onNode(node, "cp", "/etc/hostname", shim).expectSuccess();
-            assertThat(findings(lab, "--probe")).anyMatch(found -> found.is("probe", "node/" + node, "load the shim"));
+            assertThat(findings(lab, "--probe"))
+                    .anyMatch(found ->
+                            found.is("probe", "node/" + node, "the loader has not loaded /usr/local/aliquot/"));
         } finally {
             lab.onNode(node, "mv", shim + ".away", shim).expectSuccess();
         }

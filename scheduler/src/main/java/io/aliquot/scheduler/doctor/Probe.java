@@ -1,7 +1,8 @@
 package io.aliquot.scheduler.doctor;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.shim.ContainerPaths;
 import io.fabric8.kubernetes.api.model.ContainerStateTerminated;
 import io.fabric8.kubernetes.api.model.Event;
 import io.fabric8.kubernetes.api.model.NodeSelectorRequirement;
@@ -11,6 +12,9 @@ import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -22,7 +26,6 @@ import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
-import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
@@ -41,18 +44,10 @@ final class Probe {
     private static final String CONTAINER = "probe";
     private static final long NOT_ROOT = 65532;
 
-    /** Prints facts as {@code name=value}, which {@link #problem} judges. nvidia-smi comes with NVIDIA's runtime. */
-    private static final String SCRIPT =
-            """
-            limit=$(cat %s/%s 2>&1)
-            preload=$(cat %s 2>&1)
-            shim=$(grep -c libaliquot.so /proc/self/maps)
-            memory=
-            if command -v nvidia-smi > /dev/null; then
-                memory=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>&1)
-            fi
-            printf 'limit=%%s\\npreload=%%s\\nshim=%%s\\nmemory=%%s\\n' "$limit" "$preload" "$shim" "$memory" > /dev/termination-log
-            """.formatted(ContainerPaths.CONFIG_FOLDER, ContainerPaths.LIMIT_FILE, ContainerPaths.PRELOAD);
+    /** Of the chart, whose pod of {@code helm test} runs it too. Prints one sentence, with {@link #FAILED} if it is a finding. */
+    private static final String SCRIPT = script();
+
+    private static final String FAILED = "FAILED: ";
 
     private final KubernetesClient client;
     private final Options options;
@@ -153,42 +148,29 @@ final class Probe {
     }
 
     /**
-     * What is wrong with what a probe saw, the part of a sentence after the node's name; empty if its limits hold.
+     * What is wrong with what a probe saw, a part of a sentence; empty if its limits hold.
      *
-     * @param facts what it printed
+     * @param message what it printed last
      * @param succeeded whether it ended with exit code 0
      * @param trouble what Kubernetes says of it otherwise
      */
-    static Optional<String> problem(String facts, boolean succeeded, String trouble) {
-        Map<String, String> values = facts.lines()
-                .filter(line -> line.contains("="))
-                .collect(Collectors.toMap(
-                        line -> line.substring(0, line.indexOf('=')),
-                        line -> line.substring(line.indexOf('=') + 1),
-                        (first, second) -> first));
-        if (!succeeded || !values.containsKey("limit")) {
-            return Optional.of("its probe pod failed" + trouble);
+    static Optional<String> problem(String message, boolean succeeded, String trouble) {
+        if (succeeded) {
+            return Optional.empty();
         }
-        String limit = values.getOrDefault("limit", "");
-        String preload = values.getOrDefault("preload", "");
-        String shim = values.getOrDefault("shim", "0");
-        String memory = values.getOrDefault("memory", "");
-        if (!limit.contains(" memory=" + MIB + "Mi ")) {
-            return Optional.of("a container with a share does not see its limit file: " + limit);
+        return message.lines()
+                .filter(line -> line.startsWith(FAILED))
+                .findFirst()
+                .map(line -> "in a container with a share " + line.substring(FAILED.length()))
+                .or(() -> Optional.of("its probe pod failed" + trouble));
+    }
+
+    private static String script() {
+        try (InputStream script = Probe.class.getResourceAsStream("probe.sh")) {
+            return new String(script.readAllBytes(), UTF_8);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
         }
-        if (!preload.contains("libaliquot.so")) {
-            return Optional.of("a container with a share does not see " + ContainerPaths.PRELOAD + ": " + preload);
-        }
-        if (shim.equals("0")) {
-            return Optional.of("the probe's image does not load the shim that " + ContainerPaths.PRELOAD
-                    + " names, so a container of it is not limited");
-        }
-        // Without nvidia-smi in the container the files must do.
-        if (!memory.isEmpty() && !memory.equals(Integer.toString(MIB))) {
-            return Optional.of(
-                    "nvidia-smi in a container with " + MIB + " MiB says of the GPU's memory: " + memory + " MiB");
-        }
-        return Optional.empty();
     }
 
     private static Finding finding(String node, String problem, String action) {
@@ -245,12 +227,14 @@ final class Probe {
                                 ? "IfNotPresent"
                                 : agent.getContainers().getFirst().getImagePullPolicy())
                 .withCommand("/bin/sh", "-c", SCRIPT)
+                .withTerminationMessagePolicy("FallbackToLogsOnError")
                 .addNewEnv()
                 .withName("NVIDIA_DRIVER_CAPABILITIES")
                 .withValue("compute,utility")
                 .endEnv()
                 .withNewResources()
                 .addToLimits(Resources.MEMORY, new Quantity(Integer.toString(MIB)))
+                .addToLimits(Resources.CORES, new Quantity("1")) // a namespace may require them
                 .endResources()
                 .withNewSecurityContext()
                 .withAllowPrivilegeEscalation(false)
