@@ -28,6 +28,7 @@ import org.junit.jupiter.api.parallel.Isolated;
 import tools.jackson.databind.JsonNode;
 
 /** That the doctor names what is wrong, and nothing where nothing is: faults are planted one after the other. */
+@NodeKind.Required(NodeKind.DEFAULT_RUNTIME)
 @ExtendWith(LabExtension.class)
 @Isolated
 class DoctorIT {
@@ -246,6 +247,23 @@ class DoctorIT {
             awaitFinding(lab, found -> found.is("other-device-plugin", "node/" + node, "nvidia.com/gpu"));
         } finally {
             lab.kubectl("label", "node", node, Labels.GPU + "-").expectSuccess();
+        }
+        awaitHealthy(lab);
+    }
+
+    @Test
+    @LongTier.Only
+    void theCdiSpecificationIsMissingWhereTheAgentNamesCdiDevices(Lab lab) {
+        String node = lab.node(NodeKind.CDI);
+        try {
+            lab.onNode(node, "mv", CDI, CDI + ".away").expectSuccess();
+            awaitTrue(
+                    "the node takes no pods",
+                    EVENTUALLY,
+                    () -> findings(lab).stream()
+                            .anyMatch(found -> found.is("conflict", "node/" + node, "nvidia-ctk cdi generate")));
+        } finally {
+            lab.onNode(node, "mv", CDI + ".away", CDI).expectSuccess();
         }
         awaitHealthy(lab);
     }

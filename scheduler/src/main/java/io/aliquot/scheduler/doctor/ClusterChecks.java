@@ -373,6 +373,8 @@ final class ClusterChecks {
     static List<Finding> starting(ClusterState state) {
         return state.starting().stream()
                 .flatMap(pod -> state.warnings().getOrDefault(pod.getMetadata().getUid(), List.of()).reversed().stream()
+                        // Which says nothing but the pod's name.
+                        .filter(event -> !"BackOff".equals(event.getReason()))
                         .filter(event -> RUNTIME_FAILURE
                                 .matcher(String.valueOf(event.getMessage()))
                                 .find())

@@ -61,8 +61,9 @@ final class ClusterReader {
         List<DaemonSet> daemonSets =
                 client.apps().daemonSets().inAnyNamespace().list(release).getItems();
         List<Pod> pods = client.pods().inAnyNamespace().list(release).getItems();
-        List<Pod> starting = pods("spec.schedulerName=" + ClusterState.SCHEDULER + ",status.phase=Pending")
-                .filter(pod -> pod.getSpec().getNodeName() != null)
+        List<Pod> starting = pods("spec.schedulerName=" + ClusterState.SCHEDULER
+                        + ",status.phase!=Succeeded,status.phase!=Failed")
+                .filter(pod -> pod.getSpec().getNodeName() != null && !PodTrouble.isReady(pod))
                 .toList();
         List<Pod> unready = pods.stream()
                 .filter(pod -> !PodTrouble.isReady(pod) && !PodTrouble.hasEnded(pod))

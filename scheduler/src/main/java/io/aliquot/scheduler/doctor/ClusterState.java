@@ -33,7 +33,7 @@ import java.util.stream.Stream;
  * @param nodes those with the {@link NodeLabel} of the release
  * @param leases the kubelets', of all nodes
  * @param ignored Pending pods of the namespaces that have {@code aliquot.io/webhook=ignore}
- * @param starting pods of Aliquot's that are bound and Pending
+ * @param starting pods of Aliquot's that are bound and not ready
  * @param warnings events of type Warning about the pods of the release that are not ready and about {@code starting}, oldest
  *     first, by the pod's UID
  * @param readiness what pods of the release that are not ready say at {@code /readyz}, by the pod's UID; those that say

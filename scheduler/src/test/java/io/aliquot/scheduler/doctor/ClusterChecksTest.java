@@ -246,7 +246,11 @@ class ClusterChecksTest {
                         Pod.class,
                         "{metadata: {name: train, namespace: team, uid: u}, spec: {nodeName: node1, runtimeClassName: nvidia}}"));
         installation.warnings.put(
-                "u", List.of(warning("FailedCreatePodSandBox", message), warning("FailedMount", "not yet")));
+                "u",
+                List.of(
+                        warning("FailedCreatePodSandBox", message),
+                        warning("FailedMount", "not yet"),
+                        warning("BackOff", "Back-off restarting failed container main in pod nvidia-train_team(u)")));
 
         assertFinding("pod-start", "does not start on node node1: " + message);
     }
