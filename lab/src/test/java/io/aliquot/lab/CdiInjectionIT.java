@@ -24,7 +24,7 @@ import org.junit.jupiter.api.parallel.Isolated;
 class CdiInjectionIT {
     private static final String CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
     private static final String SPECS = "/var/run/cdi/";
-    private static final Duration REBOOT = Duration.ofMinutes(2);
+    private static final Duration REBOOT = Duration.ofMinutes(5);
     private static final String OWN_SHARE = "0MiB / 2000MiB";
 
     /** With the RuntimeClass, whose runtime injects nothing, since the variable is {@code void}. */
@@ -155,24 +155,30 @@ class CdiInjectionIT {
         lab.reboot(node);
         lab.awaitAgents();
 
+        expectNoGpu(namespace, pod);
+        Allocations.expectNoGpuOverCapacity(lab);
+    }
+
+    /** The pod's container starts without a GPU or does not start, after a reboot of a node whose kubelet has no checkpoint. */
+    static void expectNoGpu(TestNamespace namespace, Pod pod) {
+        String name = pod.getMetadata().getName();
         awaitTrue(
                 "the container runs without a GPU, or does not start",
                 REBOOT,
-                () -> namespace.events("share").stream()
+                () -> namespace.events(name).stream()
                         .anyMatch(event -> List.of("GpuNotVisible", "Failed").contains(event.getReason())));
-        ContainerStatus status = TestNamespace.containerStatus(namespace.get("share"), Pods.MAIN);
+        ContainerStatus status = TestNamespace.containerStatus(namespace.get(name), Pods.MAIN);
         if (status.getState().getRunning() != null) {
-            assertThat(namespace.exec("share", "bash", "-c", "! nvidia-smi").expectSuccess())
+            assertThat(namespace.exec(name, "bash", "-c", "! nvidia-smi").expectSuccess())
                     .as("neither the driver nor a GPU")
                     .doesNotContain("MiB");
             assertThat(namespace
-                            .exec("share", "bash", "-c", "ls /dev/nvidia* /etc/ld.so.preload 2> /dev/null || true")
+                            .exec(name, "bash", "-c", "ls /dev/nvidia* /etc/ld.so.preload 2> /dev/null || true")
                             .expectSuccess())
                     .isEmpty();
         }
-        assertThat(namespace.get("share").getMetadata().getUid())
+        assertThat(namespace.get(name).getMetadata().getUid())
                 .isEqualTo(pod.getMetadata().getUid());
-        Allocations.expectNoGpuOverCapacity(lab);
     }
 
     private static Pod share(Lab lab, String name) {

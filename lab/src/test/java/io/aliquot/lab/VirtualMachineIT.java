@@ -283,16 +283,15 @@ class VirtualMachineIT {
 
     /** The kubelet admits the bound pod as if its resource were no device plugin's. */
     @Test
-    void aPodThatStartsWithoutAllocateAfterAPowerFailureIsEnded(Lab lab, TestNamespace namespace) {
+    void aPodThatStartsWithoutAllocateAfterAPowerFailureHasNoGpu(Lab lab, TestNamespace namespace) {
         String node = lab.virtualMachine();
-        run(namespace, share(lab, "share"));
+        Pod pod = run(namespace, share(lab, "share"));
         lab.onNode(node, "systemctl", "stop", "kubelet").expectSuccess();
         lab.onNode(node, "rm", WithoutAllocateIT.CHECKPOINT).expectSuccess();
         lab.onNode(node, "sync").expectSuccess();
         lab.reboot(node);
 
-        awaitTrue("an event about the share's limits", REBOOT, () -> hasEvent(namespace, "share", COVERED));
-        awaitTrue("the pod is ended", SLOWLY, () -> find(namespace, "share").isEmpty());
+        CdiInjectionIT.expectNoGpu(namespace, pod);
         Allocations.expectNoGpuOverCapacity(lab);
     }
 

@@ -37,11 +37,13 @@ class WithoutAllocateIT {
     private static final String OWN_SHARE = "0MiB / 2000MiB";
     private static final String COVERED = "GpuLimitsCovered";
 
-    /** The kubelet admits the bound pod as if its resource were no device plugin's. No process of the container uses the GPU. */
-    @ParameterizedTest
-    @EnumSource(NodeKind.class)
-    void aPodThatStartsWithoutAllocateAfterARebootIsEnded(NodeKind kind, Lab lab, TestNamespace namespace) {
-        String node = lab.node(kind);
+    /**
+     * The kubelet admits the bound pod as if its resource were no device plugin's. No process of the container uses the GPU.
+     * {@link CdiInjectionIT} has what happens where the GPU comes with its limits.
+     */
+    @Test
+    void aPodThatStartsWithoutAllocateAfterARebootIsEnded(Lab lab, TestNamespace namespace) {
+        String node = lab.node(NodeKind.DEFAULT_RUNTIME);
         namespace.run(share(lab, "share", node));
         namespace.run(Pods.onNode(Pods.withoutGpu(lab, "other"), node));
         lab.kill(node + "/kubelet");
