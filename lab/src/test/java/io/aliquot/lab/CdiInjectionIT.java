@@ -11,6 +11,8 @@ import io.fabric8.kubernetes.api.model.ContainerBuilder;
 import io.fabric8.kubernetes.api.model.ContainerStatus;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
+import io.fabric8.kubernetes.api.model.VolumeMount;
+import io.fabric8.kubernetes.api.model.VolumeMountBuilder;
 import java.time.Duration;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -54,27 +56,8 @@ class CdiInjectionIT {
                 .editResources()
                 .addToLimits(Resources.MEMORY, new Quantity("1000"))
                 .endResources()
-                .addNewVolumeMount()
-                .withName("shared")
-                .withMountPath("/shared")
-                .endVolumeMount()
                 .build();
-        namespace.run(pod.edit()
-                .editSpec()
-                .withInitContainers(init)
-                .editFirstContainer()
-                .addNewVolumeMount()
-                .withName("shared")
-                .withMountPath("/shared")
-                .endVolumeMount()
-                .endContainer()
-                .addNewVolume()
-                .withName("shared")
-                .withNewEmptyDir()
-                .endEmptyDir()
-                .endVolume()
-                .endSpec()
-                .build());
+        namespace.run(withSharedFolder(pod, init, main));
         assertThat(namespace.exec("share", "cat", "/shared/init").expectSuccess())
                 .contains("0MiB / 1000MiB");
         assertThat(namespace.exec("share", "nvidia-smi").expectSuccess()).contains(OWN_SHARE);
@@ -109,28 +92,13 @@ class CdiInjectionIT {
                         patch("/lib64/ld-linux-x86-64.so.2", "/shared/ld", b"/etc/ld.so.preload", b"/etc/ld-no.preload")
                         patch("/bin/sleep", "/shared/app", b"/lib64/ld-linux-x86-64.so.2", b"/shared/ld")
                         """)
-                .addNewVolumeMount()
-                .withName("shared")
-                .withMountPath("/shared")
-                .endVolumeMount()
                 .build();
-        namespace.create(pod.edit()
-                .editSpec()
-                .withInitContainers(init)
-                .editFirstContainer()
-                .withCommand("/shared/app", "infinity")
-                .addNewVolumeMount()
-                .withName("shared")
-                .withMountPath("/shared")
-                .endVolumeMount()
-                .endContainer()
-                .addNewVolume()
-                .withName("shared")
-                .withNewEmptyDir()
-                .endEmptyDir()
-                .endVolume()
-                .endSpec()
-                .build());
+        namespace.create(withSharedFolder(
+                pod,
+                init,
+                new ContainerBuilder(main)
+                        .withCommand("/shared/app", "infinity")
+                        .build()));
 
         awaitTrue(
                 "an event says why",
@@ -183,6 +151,27 @@ class CdiInjectionIT {
 
     private static Pod share(Lab lab, String name) {
         return Pods.onNode(Pods.withGpuMemory(lab, name, 2000), lab.node(NodeKind.CDI));
+    }
+
+    /** With a volume at {@code /shared} of both. */
+    private static Pod withSharedFolder(Pod pod, Container init, Container main) {
+        VolumeMount shared = new VolumeMountBuilder()
+                .withName("shared")
+                .withMountPath("/shared")
+                .build();
+        return pod.edit()
+                .editSpec()
+                .withInitContainers(
+                        new ContainerBuilder(init).addToVolumeMounts(shared).build())
+                .withContainers(
+                        new ContainerBuilder(main).addToVolumeMounts(shared).build())
+                .addNewVolume()
+                .withName("shared")
+                .withNewEmptyDir()
+                .endEmptyDir()
+                .endVolume()
+                .endSpec()
+                .build();
     }
 
     /** Each in a line. */
