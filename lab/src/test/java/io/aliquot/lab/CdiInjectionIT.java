@@ -73,6 +73,25 @@ class CdiInjectionIT {
         assertThat(namespace.exec("share", "nvidia-smi").expectSuccess()).contains(OWN_SHARE);
     }
 
+    /** {@link LimitsCheckIT} has what happens where the GPU comes from NVIDIA's runtime. */
+    @Test
+    void aContainerThatCoversItsLimitsDoesNotStart(Lab lab, TestNamespace namespace) {
+        String node = lab.node(NodeKind.CDI);
+        namespace.create(Pods.onNode(LimitsCheckIT.covering(lab, "link-in-volume", "ln -s /etc /x/e", "/x/e"), node));
+        namespace.create(Pods.onNode(LimitsCheckIT.covering(lab, "link-in-image", "true", "/opt/etc"), node));
+
+        awaitTrue(
+                "events say why",
+                EVENTUALLY,
+                () -> isRefusedForItsLimits(namespace, "link-in-volume")
+                        && isRefusedForItsLimits(namespace, "link-in-image"));
+    }
+
+    static boolean isRefusedForItsLimits(TestNamespace namespace, String pod) {
+        return namespace.events(pod).stream()
+                .anyMatch(event -> event.getMessage().contains("aliquot-hook: /etc/aliquot"));
+    }
+
     /** As in an image with musl or of Nix: the loader of the container's program reads another file. */
     @Test
     void aContainerWhoseLoaderDoesNotReadThePreloadFileDoesNotStart(Lab lab, TestNamespace namespace) {

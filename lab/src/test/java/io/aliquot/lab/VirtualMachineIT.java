@@ -12,7 +12,6 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -36,7 +35,6 @@ class VirtualMachineIT {
     private static final Map<String, String> LIMITS =
             Map.of(Resources.MEMORY, "3000", Resources.CORES, Integer.toString(CORES));
     private static final double MIB = 1 << 20;
-    private static final String COVERED = "GpuLimitsCovered";
 
     @Test
     void theNodeIsOfItsKind(Lab lab) {
@@ -131,11 +129,10 @@ class VirtualMachineIT {
     }
 
     @Test
-    void aPodThatCoversItsLimitsIsEnded(Lab lab, TestNamespace namespace) {
+    void aContainerThatCoversItsLimitsDoesNotStart(Lab lab, TestNamespace namespace) {
         namespace.create(onMachine(lab, LimitsCheckIT.covering(lab, "covering", "ln -s /etc /x/e", "/x/e")));
 
-        awaitTrue("an event about the limits", SLOWLY, () -> hasEvent(namespace, "covering", COVERED));
-        awaitTrue("the pod is ended", SLOWLY, () -> find(namespace, "covering").isEmpty());
+        awaitTrue("an event says why", SLOWLY, () -> CdiInjectionIT.isRefusedForItsLimits(namespace, "covering"));
     }
 
     /** The container ignores SIGTERM, and outlives its pod by the pod's termination grace period. */
@@ -293,19 +290,6 @@ class VirtualMachineIT {
 
         CdiInjectionIT.expectNoGpu(namespace, pod);
         Allocations.expectNoGpuOverCapacity(lab);
-    }
-
-    private static Optional<Pod> find(TestNamespace namespace, String pod) {
-        return Optional.ofNullable(namespace
-                .client()
-                .pods()
-                .inNamespace(namespace.name())
-                .withName(pod)
-                .get());
-    }
-
-    private static boolean hasEvent(TestNamespace namespace, String pod, String reason) {
-        return namespace.events(pod).stream().anyMatch(event -> Objects.equals(event.getReason(), reason));
     }
 
     private static Pod run(TestNamespace namespace, Pod pod) {
