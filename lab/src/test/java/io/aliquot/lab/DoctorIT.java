@@ -30,6 +30,7 @@ import tools.jackson.databind.JsonNode;
 /** That the doctor names what is wrong, and nothing where nothing is: faults are planted one after the other. */
 @NodeKind.Required(NodeKind.DEFAULT_RUNTIME)
 @ExtendWith(LabExtension.class)
+@LongTier.Only
 @Isolated
 class DoctorIT {
     private static final Duration DAEMON_SET = Duration.ofMinutes(2);
@@ -70,7 +71,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void theChartsJobFindsTheSameWithAnAccountThatOnlyReads(Lab lab) {
         String object = "job/doctor-it";
         try {
@@ -87,7 +87,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void theDriversLibraryIsOfAnotherVersionThanTheKernelModule(Lab lab) {
         String node = lab.nodes().getFirst();
         try {
@@ -102,7 +101,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void theRuntimeClassIsMissing(Lab lab) {
         RuntimeClass runtimeClass = deleteRuntimeClass(lab);
         try {
@@ -114,7 +112,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void theRuntimeClassHasAHandlerThatNoNodeHas(Lab lab, TestNamespace namespace) {
         RuntimeClass runtimeClass = deleteRuntimeClass(lab);
         RuntimeClass without = lab.client().getKubernetesSerialization().clone(runtimeClass);
@@ -134,7 +131,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void theCdiSpecificationIsMissing(Lab lab, TestNamespace namespace) {
         try {
             lab.onNode(namespace.node(), "mv", CDI, CDI + ".away").expectSuccess();
@@ -148,7 +144,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void theKubeletsPluginFolderIsNotWritable(Lab lab) {
         String node = lab.nodes().getFirst();
         try {
@@ -164,7 +159,6 @@ class DoctorIT {
 
     /** The kubelet is ended, and its Lease is as one whose clock is a minute ahead would write it. */
     @Test
-    @LongTier.Only
     void aNodesClockIsOffByAMinute(Lab lab) {
         String node = lab.nodes().getFirst();
         try {
@@ -186,7 +180,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void theWebhooksAuthorityHasExpired(Lab lab) {
         var webhooks = lab.client()
                 .admissionRegistration()
@@ -214,7 +207,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void theApiServiceHasNoEndpoints(Lab lab) {
         String[] scale = {"-n", Lab.NAMESPACE, "scale", "deployment/aliquot-api"};
         int replicas = lab.client()
@@ -239,7 +231,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void nvidiasDevicePluginServesOneOfOurNodes(Lab lab) {
         String node = lab.otherNode();
         try {
@@ -252,7 +243,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void theCdiSpecificationIsMissingWhereTheAgentNamesCdiDevices(Lab lab) {
         String node = lab.node(NodeKind.CDI);
         try {
@@ -269,7 +259,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void hamiIsRegisteredOnOneOfOurNodes(Lab lab) {
         String node = lab.nodes().getFirst();
         try {
@@ -284,7 +273,6 @@ class DoctorIT {
     }
 
     @Test
-    @LongTier.Only
     void aShareIsPendingInANamespaceThatTheWebhookIgnores(Lab lab, TestNamespace namespace) {
         lab.kubectl("label", "namespace", namespace.name(), Labels.WEBHOOK + "=" + Labels.WEBHOOK_IGNORE)
                 .expectSuccess();
@@ -298,7 +286,6 @@ class DoctorIT {
 
     /** As with an image whose programs do not read /etc/ld.so.preload: the loader ignores a file that is no library. */
     @Test
-    @LongTier.Only
     void theProbeDoesNotLoadTheShim(Lab lab) {
         String node = lab.nodes().getFirst();
         String shim = lab.onNode(node, "find", "/var/lib/aliquot/shim", "-name", "libaliquot.so")
