@@ -27,9 +27,10 @@ install_aliquot() {
         --values "$root/lab/values.yaml" --values "$root/lab/gpus.yaml" \
         --set-string "$(image_annotation scheduler aliquot-scheduler kube-scheduler)" \
         --set-string "$(image_annotation devicePlugin aliquot-device-plugin)"
-    for object in daemonset/aliquot-device-plugin deployment/aliquot-scheduler; do
+    for object in daemonset/aliquot-device-plugin deployment/aliquot-scheduler deployment/aliquot-api; do
         kubectl --namespace "$release" rollout status "$object" --timeout 300s || { describe_installation; return 1; }
     done
+    kubectl wait --for=condition=Available apiservice/v1alpha1.gpu.aliquot.io --timeout 120s || { describe_installation; return 1; }
     await 120 gpus_registered "${shared_nodes[@]}" || { echo "the nodes have no allocatable aliquot.io/vgpu after 120 s"; describe_installation; return 1; }
 }
 
