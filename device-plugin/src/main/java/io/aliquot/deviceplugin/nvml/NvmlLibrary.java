@@ -5,6 +5,7 @@ import com.sun.jna.NativeLibrary;
 import com.sun.jna.ptr.IntByReference;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.OptionalInt;
 import java.util.stream.Stream;
 
@@ -45,7 +46,9 @@ final class NvmlLibrary {
     static NvmlLibrary open(String name) throws NvmlException {
         NvmlLibrary opened;
         try {
-            opened = new NvmlLibrary(NativeLibrary.getInstance(name));
+            // JNA shares an instance between equal names and options, and closing it would unload it for the other,
+            // too.
+            opened = new NvmlLibrary(NativeLibrary.getInstance(name, Map.of("instance", new Object())));
             opened.library.getFunction("nvmlInit_v2");
         } catch (UnsatisfiedLinkError e) {
             String reason = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
