@@ -16,11 +16,9 @@ public final class Limits {
     public static final Limits NONE = new Limits(List.of());
 
     private final Map<Key, Limit> limits = new HashMap<>();
-    private final Map<String, List<Limit>> byPod;
-    private final Map<PodContainer, Held> held = new HashMap<>();
 
-    /** The containers that hold vGPUs, by their pods' UIDs. */
-    private final Map<String, Set<String>> holders;
+    /** By the UIDs of the pods that hold vGPUs. */
+    private final Map<String, List<Limit>> byPod;
 
     private record Key(ContainerName container, String gpu) {}
 
@@ -28,24 +26,19 @@ public final class Limits {
     public Limits(List<Limit> said) {
         for (Limit limit : said) {
             limits.put(new Key(ContainerName.of(limit.container()), limit.gpu()), limit);
-            held.merge(limit.container(), limit.held(), Held::and);
         }
         byPod = said.stream()
                 .collect(Collectors.groupingBy(limit -> limit.container().uid()));
-        holders = said.stream()
-                .map(Limit::container)
-                .collect(Collectors.groupingBy(
-                        PodContainer::uid, Collectors.mapping(PodContainer::container, Collectors.toSet())));
     }
 
     /** The UIDs of the pods that hold vGPUs. */
     public Set<String> pods() {
-        return holders.keySet();
+        return byPod.keySet();
     }
 
     /** Whether a container of a pod holds a vGPU. */
     public boolean holdsVgpu(String podUid, ContainerName container) {
-        return holders.getOrDefault(podUid, Set.of()).contains(container.container());
+        return !of(podUid, container.container()).isEmpty();
     }
 
     /** Whether a pod holds a vGPU of this GPU; empty if the scheduler has said nothing yet. */
@@ -69,6 +62,9 @@ public final class Limits {
 
     /** What a container of this very pod holds of its GPUs. */
     public Held held(PodContainer container) {
-        return held.getOrDefault(container, Held.UNKNOWN);
+        return of(container.uid(), container.container()).stream()
+                .map(Limit::held)
+                .reduce(Held::and)
+                .orElse(Held.UNKNOWN);
     }
 }
