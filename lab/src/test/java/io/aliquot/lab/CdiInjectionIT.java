@@ -24,7 +24,6 @@ import org.junit.jupiter.api.parallel.Isolated;
 @Isolated
 @LongTier.Only
 class CdiInjectionIT {
-    private static final String CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
     private static final String SPECS = "/var/run/cdi/";
     private static final Duration REBOOT = Duration.ofMinutes(5);
     private static final String OWN_SHARE = "0MiB / 2000MiB";
@@ -62,14 +61,7 @@ class CdiInjectionIT {
                 .contains("0MiB / 1000MiB");
         assertThat(namespace.exec("share", "nvidia-smi").expectSuccess()).contains(OWN_SHARE);
 
-        ContainerStatus before = TestNamespace.containerStatus(namespace.get("share"), Pods.MAIN);
-        lab.killContainer(lab.node(NodeKind.CDI), before.getContainerID());
-
-        awaitTrue("the container runs again", EVENTUALLY, () -> {
-            ContainerStatus now = TestNamespace.containerStatus(namespace.get("share"), Pods.MAIN);
-            return now.getRestartCount() > before.getRestartCount()
-                    && now.getState().getRunning() != null;
-        });
+        WithoutAllocateIT.restart(lab, namespace, lab.node(NodeKind.CDI), Pods.MAIN);
         assertThat(namespace.exec("share", "nvidia-smi").expectSuccess()).contains(OWN_SHARE);
     }
 
@@ -138,7 +130,7 @@ class CdiInjectionIT {
         String node = lab.node(NodeKind.CDI);
         Pod pod = namespace.run(share(lab, "share"));
         lab.kill(node + "/kubelet");
-        lab.onNode(node, "rm", CHECKPOINT).expectSuccess();
+        lab.onNode(node, "rm", WithoutAllocateIT.CHECKPOINT).expectSuccess();
         lab.reboot(node);
         lab.awaitAgents();
 

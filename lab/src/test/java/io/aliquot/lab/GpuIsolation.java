@@ -189,8 +189,12 @@ abstract class GpuIsolation {
                         .exec("no-request", "printenv", "NVIDIA_VISIBLE_DEVICES")
                         .expectSuccess())
                 .isEqualTo("void\n");
+        assertSeesNoGpu(namespace, "no-request");
+    }
+
+    static void assertSeesNoGpu(TestNamespace namespace, String pod) {
         assertThat(namespace
-                        .exec("no-request", "sh", "-c", "command -v nvidia-smi; ls /run/aliquot-fake-driver/gpus")
+                        .exec(pod, "sh", "-c", "command -v nvidia-smi; ls /run/aliquot-fake-driver/gpus")
                         .out())
                 .isEmpty();
     }

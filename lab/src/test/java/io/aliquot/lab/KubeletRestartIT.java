@@ -9,7 +9,6 @@ import io.fabric8.kubernetes.api.model.Event;
 import io.fabric8.kubernetes.api.model.GenericKubernetesResource;
 import io.fabric8.kubernetes.api.model.ObjectMetaBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
-import io.fabric8.kubernetes.api.model.apps.DeploymentBuilder;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -244,28 +243,10 @@ class KubeletRestartIT {
     }
 
     private static void createDeployment(Lab lab, TestNamespace namespace, String node) {
-        var labels = Map.of("deployed", "");
         namespace
                 .client()
-                .resource(new DeploymentBuilder()
-                        .withNewMetadata()
-                        .withName("deployed")
-                        .withNamespace(namespace.name())
-                        .endMetadata()
-                        .withNewSpec()
-                        .withReplicas(REPLICAS)
-                        .withNewSelector()
-                        .withMatchLabels(labels)
-                        .endSelector()
-                        .withNewTemplate()
-                        .withNewMetadata()
-                        .withLabels(labels)
-                        .endMetadata()
-                        .withSpec(Pods.onNode(Pods.withGpuMemory(lab, "any", 1000), node)
-                                .getSpec())
-                        .endTemplate()
-                        .endSpec()
-                        .build())
+                .resource(Pods.deployment(Pods.onNode(Pods.withGpuMemory(lab, "deployed", 1000), node), REPLICAS))
+                .inNamespace(namespace.name())
                 .create();
         awaitDeployment(namespace, EVENTUALLY);
     }
@@ -274,7 +255,7 @@ class KubeletRestartIT {
         awaitTrue(
                 "the controller's pods run",
                 within,
-                () -> pods(namespace, "deployed").stream()
+                () -> pods(namespace, "app").stream()
                                 .filter(TestNamespace::isRunning)
                                 .count()
                         == REPLICAS);

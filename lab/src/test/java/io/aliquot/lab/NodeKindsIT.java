@@ -8,7 +8,6 @@ import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.apps.Deployment;
-import io.fabric8.kubernetes.api.model.apps.DeploymentBuilder;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
@@ -48,7 +47,7 @@ class NodeKindsIT {
                 Pods.withLimits(lab, "share", LIMITS), Map.of(Annotations.NODE_PLACEMENT, "spread"));
         pod.getSpec().getContainers().getFirst().setCommand(List.of("sh", "-c", "vgpu-sample busy 600 > /tmp/busy"));
         Deployment share = lab.client()
-                .resource(deployment(pod))
+                .resource(Pods.deployment(pod, PODS))
                 .inNamespace(namespace.name())
                 .create();
         try {
@@ -63,28 +62,6 @@ class NodeKindsIT {
         } finally {
             lab.client().resource(share).delete();
         }
-    }
-
-    private static Deployment deployment(Pod pod) {
-        var labels = Map.of("app", "share");
-        return new DeploymentBuilder()
-                .withNewMetadata()
-                .withName("share")
-                .endMetadata()
-                .withNewSpec()
-                .withReplicas(PODS)
-                .withNewSelector()
-                .withMatchLabels(labels)
-                .endSelector()
-                .withNewTemplate()
-                .withNewMetadata()
-                .withLabels(labels)
-                .withAnnotations(pod.getMetadata().getAnnotations())
-                .endMetadata()
-                .withSpec(pod.getSpec())
-                .endTemplate()
-                .endSpec()
-                .build();
     }
 
     private static Stream<Pod> pods(TestNamespace namespace) {

@@ -5,6 +5,8 @@ import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
+import io.fabric8.kubernetes.api.model.apps.Deployment;
+import io.fabric8.kubernetes.api.model.apps.DeploymentBuilder;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -65,6 +67,29 @@ final class Pods {
                 .editMetadata()
                 .addToLabels(Labels.OURS, Labels.OURS_ON)
                 .endMetadata()
+                .build();
+    }
+
+    /** A Deployment of pods like this one, of its name, in no namespace yet. */
+    static Deployment deployment(Pod pod, int replicas) {
+        var labels = Map.of("app", pod.getMetadata().getName());
+        return new DeploymentBuilder()
+                .withNewMetadata()
+                .withName(pod.getMetadata().getName())
+                .endMetadata()
+                .withNewSpec()
+                .withReplicas(replicas)
+                .withNewSelector()
+                .withMatchLabels(labels)
+                .endSelector()
+                .withNewTemplate()
+                .withNewMetadata()
+                .withLabels(labels)
+                .withAnnotations(pod.getMetadata().getAnnotations())
+                .endMetadata()
+                .withSpec(pod.getSpec())
+                .endTemplate()
+                .endSpec()
                 .build();
     }
 

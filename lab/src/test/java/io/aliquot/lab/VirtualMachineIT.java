@@ -7,7 +7,6 @@ import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.NodeSystemInfo;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
-import io.fabric8.kubernetes.api.model.apps.DeploymentBuilder;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -202,27 +201,9 @@ class VirtualMachineIT {
 
     /** Runs a Deployment of one share, and {@code reboot} under it. */
     private static void assertComesBack(Lab lab, TestNamespace namespace, Runnable reboot) {
-        var labels = Map.of("app", "share");
-        Pod pod = share(lab, "share");
         namespace
                 .client()
-                .resource(new DeploymentBuilder()
-                        .withNewMetadata()
-                        .withName("share")
-                        .endMetadata()
-                        .withNewSpec()
-                        .withReplicas(1)
-                        .withNewSelector()
-                        .withMatchLabels(labels)
-                        .endSelector()
-                        .withNewTemplate()
-                        .withNewMetadata()
-                        .withLabels(labels)
-                        .endMetadata()
-                        .withSpec(pod.getSpec())
-                        .endTemplate()
-                        .endSpec()
-                        .build())
+                .resource(Pods.deployment(share(lab, "share"), 1))
                 .inNamespace(namespace.name())
                 .create();
         try {

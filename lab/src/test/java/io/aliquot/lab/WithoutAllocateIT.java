@@ -221,7 +221,8 @@ class WithoutAllocateIT {
                 .expectSuccess();
     }
 
-    private static void restart(Lab lab, TestNamespace namespace, String node, String container) {
+    /** Kills a container of the pod {@code share}, and waits until it runs again. */
+    static void restart(Lab lab, TestNamespace namespace, String node, String container) {
         ContainerStatus before = status(namespace, container);
         lab.killContainer(node, before.getContainerID());
         awaitTrue("the container runs again", EVENTUALLY, () -> {
