@@ -430,8 +430,8 @@ final class Reconciler {
     }
 
     /**
-     * How containers are to get their GPUs. A node that has once given them by CDI goes on, also while NVIDIA's specifications
-     * are being written anew: a pod that was bound for the one way must not be started the other.
+     * How containers are to get their GPUs. A node that has once given them by CDI goes on, also while a program replaces NVIDIA's
+     * specifications: Bind has written into a pod's annotations which way it is.
      */
     private DeviceInjection injection(NodeView node, List<String> healthy, Optional<Inventory> previous) {
         if (settings.injection().isPresent()) {

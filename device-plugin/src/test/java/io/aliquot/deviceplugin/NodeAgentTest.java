@@ -1026,7 +1026,7 @@ final class NodeAgentTest {
         assertThat(answer.getCdiDevices(0).getName()).startsWith("aliquot.io/vgpu=slot-000-");
     }
 
-    /** A pod that was bound for the one way must not be started the other, as while NVIDIA's specification is written anew. */
+    /** As while a program replaces NVIDIA's specification: Bind has written into a pod's annotations which way it is. */
     @Test
     void aNodeThatInjectsByCdiTakesNoPodsWhileCdiDoesNotNameItsGpus() throws Exception {
         driver.install(A100);

@@ -33,8 +33,8 @@ public final class CaBundles {
     /**
      * Writes the caBundles, as often as it takes.
      *
-     * @param arguments the file, which may appear later, with the authority's certificate and those to be trusted beside it, in PEM; the name of the
-     *     MutatingWebhookConfiguration; the names of all its webhooks, with commas between them; and, unless there is none,
+     * @param arguments the file, which may appear later, with the authority's certificate and those to be trusted beside it, in
+     *     PEM; the name of the MutatingWebhookConfiguration; the names of all its webhooks, with commas between them; and, unless there is none,
      *     the name of the APIService
      */
     public static void write(List<String> arguments) throws IOException, InterruptedException {
