@@ -96,16 +96,30 @@ download_cluster_programs() {
 
 # --- NVIDIA's programs ----------------------------------------------------------------------------------------------
 
-build_nvidia_runtime() {
-    local bin
+# Builds programs of the toolkit into the folder OUT.tmp. The linker flags of its Makefile: they load libnvidia-ml.so.1 at run
+# time, and the runtime never in CDI mode.
+build_from_toolkit() { # OUT PROGRAM...
+    local -a packages
+    mapfile -t packages < <(printf "github.com/NVIDIA/nvidia-container-toolkit/cmd/%s@v$nvidia_toolkit_version\n" "${@:2}")
     go_environment
-    bin=$(mktemp -d "$cache/programs/install.XXXXXX")
-    # The linker flags of its Makefile: the program loads libnvidia-ml.so.1 at run time, and never in CDI mode.
-    (cd / && CGO_ENABLED=1 GOBIN=$bin go install "${go_flags[@]}" \
-        -ldflags "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy'" \
-        "github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-container-runtime@v$nvidia_toolkit_version")
-    publish "$bin"/* "$(nvidia_runtime_program)"
-    rm -rf "$bin"
+    rm -rf "$1.tmp"
+    (cd / && CGO_ENABLED=1 GOBIN=$1.tmp go install "${go_flags[@]}" \
+        -ldflags "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy'" "${packages[@]}")
+}
+
+build_nvidia_runtime() {
+    local out
+    out=$(nvidia_runtime_program)
+    build_from_toolkit "$out" nvidia-container-runtime
+    publish "$out.tmp/nvidia-container-runtime" "$out"
+    rm -rf "$out.tmp"
+}
+
+build_nvidia_ctk() {
+    local out
+    out=$(nvidia_ctk_programs)
+    build_from_toolkit "$out" nvidia-ctk nvidia-cdi-hook
+    publish "$out.tmp" "$out"
 }
 
 build_nvidia_plugin() {
@@ -145,15 +159,26 @@ build_runtime() {
 
 # Clients with client-go's informers, of the oldest and the newest version that is tested; the newest is that of lab/kube.
 informer_versions=(1.31 1.35)
-informer_program() { printf '%s/programs/informer-%s-%s' "$cache" "$1" "$(cd "$root" && hash_of lab/kube)"; } # VERSION
+informer_program() { printf '%s/programs/informer-%s-%s' "$cache" "$1" "$(test_program_hash informer)"; } # VERSION
+# A device plugin for what are no GPUs
+host_devices_program() { printf '%s/programs/hostdevices-%s' "$cache" "$(test_program_hash hostdevices)"; }
+# A folder with nvidia-ctk, which writes CDI specifications, and nvidia-cdi-hook, which these name
+nvidia_ctk_programs() { printf '%s/programs/nvidia-ctk-%s' "$cache" "$nvidia_toolkit_version"; }
+test_program_hash() { (cd "$root" && hash_of lab/kube/{go.mod,go.sum} "lab/kube/$1"); } # FOLDER
 
 build_informer() { # VERSION
-    local out modfile=informer/client-go-$1.mod
-    out=$(informer_program "$1")
-    if [ -f "$root/lab/kube/$modfile" ]; then set -- "-modfile=$modfile"; else set --; fi
-    CGO_ENABLED=0 build_in_module "$out" "$@" -ldflags "-s -w" ./informer
-    publish "$out.tmp/informer" "$out"
-    rm -rf "$out.tmp"
+    local modfile=informer/client-go-$1.mod
+    if [ -f "$root/lab/kube/$modfile" ]; then set -- "$1" "-modfile=$modfile"; fi
+    build_test_program "$(informer_program "$1")" informer "${@:2}"
+}
+
+build_host_devices() { build_test_program "$(host_devices_program)" hostdevices; }
+
+# Builds one static program from a folder of lab/kube.
+build_test_program() { # OUT FOLDER ARGUMENT OF go build...
+    CGO_ENABLED=0 build_in_module "$1" "${@:3}" -ldflags "-s -w" "./$2"
+    publish "$1.tmp/$2" "$1"
+    rm -rf "$1.tmp"
 }
 
 # Builds those of the tests' programs that the cache lacks. Before build_programs, which removes the compiled packages.
@@ -165,6 +190,12 @@ build_test_programs() { # [PART of the long tier]
         [ -x "$(informer_program "$version")" ] ||
             step "informer-$version" "Building a client with client-go $version, once; about 1 minute" contained build_informer "$version"
     done
+    if [ "${1:-}" = lab ]; then
+        [ -x "$(host_devices_program)" ] ||
+            step hostdevices "Building a device plugin for the tests, once" contained build_host_devices
+        [ -d "$(nvidia_ctk_programs)" ] ||
+            step nvidia-ctk "Building NVIDIA's generator of CDI specifications, once" contained build_nvidia_ctk
+    fi
     [ "${1:-}" != conformance ] || [ -d "$(conformance_programs)" ] ||
         step conformance "Building Kubernetes' conformance tests, once; about 10 minutes on 2 cores" contained build_conformance_programs
     unlock_cache

@@ -107,6 +107,15 @@ final class Lab implements AutoCloseable {
         return value;
     }
 
+    /** The value of {@code ./aliquot env} that names what {@code ./aliquot build} makes for the tests. */
+    String built(String key) {
+        String path = setting(key);
+        if (!Files.exists(Path.of(path))) {
+            throw new IllegalStateException("there is no " + path + "; ./aliquot build makes it");
+        }
+        return path;
+    }
+
     /** The nodes whose GPUs Aliquot shares. */
     List<String> nodes() {
         return List.of(setting("NODES").split(" ", -1));

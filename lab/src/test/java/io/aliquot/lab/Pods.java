@@ -19,6 +19,9 @@ final class Pods {
     /** Sleeps until SIGTERM. A container's first process ignores that signal if it has no handler, as sleep has none. */
     static final List<String> SLEEP = List.of("bash", "-c", "trap exit TERM; sleep infinity & wait");
 
+    /** The kubelet's folder of its device plugins' sockets. */
+    static final String DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins";
+
     private Pods() {}
 
     /** A pod with one container, which sleeps and has {@code limits}. */
@@ -58,6 +61,27 @@ final class Pods {
                 .editMetadata()
                 .addToAnnotations(annotations)
                 .endMetadata()
+                .build();
+    }
+
+    /** With a file or folder of its node in the first container. */
+    static Pod withHostPath(Pod pod, String path, String mountPath) {
+        String volume = "host-" + pod.getSpec().getVolumes().size();
+        return pod.edit()
+                .editSpec()
+                .editFirstContainer()
+                .addNewVolumeMount()
+                .withName(volume)
+                .withMountPath(mountPath)
+                .endVolumeMount()
+                .endContainer()
+                .addNewVolume()
+                .withName(volume)
+                .withNewHostPath()
+                .withPath(path)
+                .endHostPath()
+                .endVolume()
+                .endSpec()
                 .build();
     }
 
