@@ -27,6 +27,8 @@ enum {
     GPU_REMAP_FAILED = 64,  /* a row could not be remapped */
     GPU_MIG_ON = 128,       /* the card is in MIG mode */
     GPU_MIG_PENDING = 256,  /* the card will be in MIG mode after its next reset */
+    GPU_EXCLUSIVE = 512,    /* its compute mode allows one process at a time */
+    GPU_MPS = 1024,         /* its processes are clients of an MPS server */
 };
 
 /* nvmlDeviceGpuRecoveryAction_t of nvml.h, 570 and later */

@@ -25,7 +25,7 @@ static const char usage[] =
     "usage: aliquot-fake-driver install --root DIR --source DIR --cdi DIR --gpus FILE --node NAME\n"
     "       aliquot-fake-driver fail UUID [--xid N] [--root DIR]\n"
     "       aliquot-fake-driver heal|reset|lose|return|remove|insert|hot|cool|hide-uuid UUID [--root DIR]\n"
-    "       aliquot-fake-driver power-brake UUID on|off [--root DIR]\n"
+    "       aliquot-fake-driver power-brake|exclusive|mps UUID on|off [--root DIR]\n"
     "       aliquot-fake-driver recover UUID none|reset|reboot|drain-p2p|drain-reset [--root DIR]\n"
     "       aliquot-fake-driver driver [--version V] [--load|--unload] [--mismatch on|off] [--hang on|off]\n"
     "                                  [--with|--without recovery-actions] [--root DIR]\n"
@@ -61,6 +61,8 @@ static const char usage[] =
     "remove   takes a GPU out of the machine: NVML and CUDA do not find it until insert puts it in again.\n"
     "hot      makes the hardware slow a GPU down because of its temperature, until cool; power-brake does so because\n"
     "         of the power supply.\n"
+    "exclusive  sets the compute mode to EXCLUSIVE_PROCESS or back to DEFAULT, as NVML's clients see it.\n"
+    "mps      lists the processes on a GPU as clients of MPS, too.\n"
     "hide-uuid  makes nvmlDeviceGetUUID fail, as if an event came from an unknown GPU, until heal.\n"
     "heal     ends all states above: the GPU is one that never failed.\n"
     "driver   changes the driver of the node as NVML's clients see it. --version: what nvmlSystemGetDriverVersion\n"
@@ -797,6 +799,12 @@ static bool parse_switch(const char *name, const char *value) {
 static int power_brake_command(const struct options *options) {
     return set_state(options, GPU_POWER_BRAKE, parse_switch("power-brake", options->word));
 }
+static int exclusive_command(const struct options *options) {
+    return set_state(options, GPU_EXCLUSIVE, parse_switch("exclusive", options->word));
+}
+static int mps_command(const struct options *options) {
+    return set_state(options, GPU_MPS, parse_switch("mps", options->word));
+}
 
 /* Writes the specification of the containers' devices again, if the caller names where it is. */
 static int mig_changed(const struct options *options) {
@@ -963,7 +971,9 @@ static void print_gpu(gpu_file *file) {
                                               {GPU_POWER_BRAKE, "power-brake"},
                                               {GPU_UUID_HIDDEN, "uuid-hidden"},
                                               {GPU_MIG_ON, "mig"},
-                                              {GPU_MIG_PENDING, "mig-pending"}};
+                                              {GPU_MIG_PENDING, "mig-pending"},
+                                              {GPU_EXCLUSIVE, "exclusive"},
+                                              {GPU_MPS, "mps"}};
     const struct gpu_identity *gpu = gpu_identity(file);
     struct gpu_health health = gpu_health(file);
     printf("%u %s %s %llu/%llu MiB context %llu MiB xid %u", gpu->index, gpu->uuid, gpu->name,
@@ -1033,6 +1043,8 @@ static const struct command {
     {"hot", 1, hot_command},
     {"cool", 1, cool_command},
     {"power-brake", 2, power_brake_command},
+    {"exclusive", 2, exclusive_command},
+    {"mps", 2, mps_command},
     {"hide-uuid", 1, hide_uuid_command},
     {"heal", 1, heal_command},
     {"mig", 2, mig_command},

@@ -856,12 +856,21 @@ CONSTANT(nvmlDeviceGetMaxPcieLinkGeneration, 4)
 CONSTANT(nvmlDeviceGetMaxPcieLinkWidth, 16)
 CONSTANT(nvmlDeviceGetCurrPcieLinkGeneration, 4)
 CONSTANT(nvmlDeviceGetCurrPcieLinkWidth, 16)
-CONSTANT(nvmlDeviceGetComputeMode, 0)
 CONSTANT(nvmlDeviceGetPersistenceMode, NVML_FEATURE_ENABLED)
 CONSTANT(nvmlDeviceGetDisplayMode, NVML_FEATURE_DISABLED)
 CONSTANT(nvmlDeviceGetDisplayActive, NVML_FEATURE_DISABLED)
 CONSTANT(nvmlDeviceGetVirtualizationMode, 0)
 CONSTANT(nvmlDeviceGetAccountingMode, NVML_FEATURE_DISABLED)
+
+/* CUDA does not hold processes to it. */
+API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode) {
+    nvmlReturn_t result = check_reachable(device, mode);
+    if (result == NVML_SUCCESS) {
+        bool exclusive = (gpu_health(device->gpu).states & GPU_EXCLUSIVE) != 0;
+        *mode = exclusive ? NVML_COMPUTEMODE_EXCLUSIVE_PROCESS : NVML_COMPUTEMODE_DEFAULT;
+    }
+    return result;
+}
 
 /* ---- errors and recovery ---- */
 
@@ -1378,7 +1387,7 @@ API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, un
     return running_processes(device, count, infos, sizeof *infos);
 }
 
-/* The simulation has no graphics processes and no MPS server. */
+/* The simulation has no graphics processes. */
 static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *count) {
     nvmlReturn_t result = check_reachable(device, count);
     if (result == NVML_SUCCESS) {
@@ -1395,9 +1404,29 @@ static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *count) {
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+
+/* Whether NVML lists clients of MPS as compute processes, too, is not known; here it does. */
+static nvmlReturn_t mps_processes(nvmlDevice_t device, unsigned int *count, void *infos, size_t info_bytes) {
+    nvmlReturn_t result = check_reachable(device, count);
+    return result == NVML_SUCCESS && (gpu_health(device->gpu).states & GPU_MPS) != 0
+               ? running_processes(device, count, infos, info_bytes)
+               : no_processes(device, count);
+}
+
+API nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
+                                                         nvmlProcessInfo_v1_t *infos) {
+    return mps_processes(device, count, infos, sizeof *infos);
+}
+
+API nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
+                                                            nvmlProcessInfo_v2_t *infos) {
+    return mps_processes(device, count, infos, sizeof *infos);
+}
+
+API nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                            nvmlProcessInfo_v2_t *infos) {
+    return mps_processes(device, count, infos, sizeof *infos);
+}
 
 API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *list) {
     nvmlReturn_t result = check_reachable(device, list);

@@ -329,12 +329,16 @@ list_shows_every_state_of_a_gpu_and_heal_ends_all() {
     control hot "$uuid"
     control power-brake "$uuid" on
     control hide-uuid "$uuid"
-    equal "xid 0 recovery drain-p2p ecc 0/3 remapped 1 remap-failed lost removed hot power-brake uuid-hidden" \
-        "$(list 1)"
+    control exclusive "$uuid" on
+    control mps "$uuid" on
+    states="remap-failed lost removed hot power-brake uuid-hidden exclusive mps"
+    equal "xid 0 recovery drain-p2p ecc 0/3 remapped 1 $states" "$(list 1)"
     control return "$uuid"
     control insert "$uuid"
     control cool "$uuid"
     control power-brake "$uuid" off
+    control exclusive "$uuid" off
+    control mps "$uuid" off
     equal "xid 0 recovery drain-p2p ecc 0/3 remapped 1 remap-failed uuid-hidden" "$(list 1)"
     control heal "$uuid"
     equal "xid 0" "$(list 1)"
@@ -396,6 +400,7 @@ invalid_states_are_refused_and_change_nothing() {
     refused 'not "restart"' control recover "$uuid" restart
     refused 'not ""' control recover "$uuid"
     refused 'power-brake is on or off, not ""' control power-brake "$uuid"
+    refused 'exclusive is on or off, not "2"' control exclusive "$uuid" 2
     refused 'power-brake is on or off, not "1"' control power-brake "$uuid" 1
     refused "expected a GPU's UUID" control lose 0
     refused "expected a GPU's UUID" control reset

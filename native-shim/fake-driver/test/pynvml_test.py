@@ -294,6 +294,19 @@ class PynvmlTest(unittest.TestCase):
             self.assertEqual(reasons, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(device))
             self.assertEqual(reasons & thermal != 0, pynvml.nvmlDeviceGetTemperature(device, 0) > limit)
 
+    def test_the_compute_mode_is_default_or_exclusive(self):
+        device = self.healed_device(0)
+        for switch, mode in (("on", pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS), ("off", pynvml.NVML_COMPUTEMODE_DEFAULT)):
+            self.control("exclusive", UUIDS[0], switch)
+            self.assertEqual(mode, pynvml.nvmlDeviceGetComputeMode(device))
+
+    def test_processes_are_clients_of_mps_where_they_are_said_to_be(self):
+        device = self.healed_device(0)
+        self.assertEqual([], pynvml.nvmlDeviceGetMPSComputeRunningProcesses(device))
+        self.control("mps", UUIDS[0], "on")
+        self.assertEqual([process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(device)],
+                         [process.pid for process in pynvml.nvmlDeviceGetMPSComputeRunningProcesses(device)])
+
     def test_an_event_can_come_from_a_gpu_that_does_not_tell_its_uuid(self):
         events = self.event_set(self.healed_device(0))
         self.control("hide-uuid", UUIDS[0])

@@ -158,6 +158,7 @@ final class NodeAgent implements AutoCloseable {
         readyRegistrar = settings.readyResource()
                 .map(resource -> KubeletRegistrar.ofRefusedDevices(
                         resource, settings.devicePlugins(), metrics, clock, nanoTime));
+        podCgroups = new PodCgroups(host.cgroups);
         reconciler = new Reconciler(
                 settings,
                 nvml,
@@ -176,6 +177,7 @@ final class NodeAgent implements AutoCloseable {
                 contexts,
                 limits,
                 nvidiaDevices,
+                podCgroups,
                 bootId,
                 certificate,
                 interval.multipliedBy(QUIET_INTERVALS_BEFORE_WITHDRAWAL),
@@ -184,7 +186,6 @@ final class NodeAgent implements AutoCloseable {
         health = new AgentHealth(registrar, nanoTime);
         registrar.onKubeletChange(this::wake);
         regionGuard = new RegionGuard(files, podResources::list, findings, metrics, nanoTime);
-        podCgroups = new PodCgroups(host.cgroups);
         holderCheck = new HolderCheck(
                 host.proc, host.containerLogs, settings.stateDir(), podCgroups, limits, findings, nanoTime);
     }

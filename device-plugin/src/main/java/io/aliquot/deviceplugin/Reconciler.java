@@ -10,6 +10,7 @@ import io.aliquot.api.nodes.GpuHealth;
 import io.aliquot.api.nodes.Inventory;
 import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.deviceplugin.attribution.Limits;
+import io.aliquot.deviceplugin.attribution.PodCgroups;
 import io.aliquot.deviceplugin.cdi.DeviceInjection;
 import io.aliquot.deviceplugin.cdi.NvidiaDevices;
 import io.aliquot.deviceplugin.health.HealthTracker;
@@ -75,6 +76,7 @@ final class Reconciler {
     private final ContextMeasurement contexts;
     private final Supplier<Limits> limits;
     private final NvidiaDevices nvidiaDevices;
+    private final PodCgroups podCgroups;
     private final String bootId;
     private final String certificate;
 
@@ -117,6 +119,7 @@ final class Reconciler {
             ContextMeasurement contexts,
             Supplier<Limits> limits,
             NvidiaDevices nvidiaDevices,
+            PodCgroups podCgroups,
             String bootId,
             String certificate,
             Duration quietTime,
@@ -132,6 +135,7 @@ final class Reconciler {
         this.contexts = contexts;
         this.limits = limits;
         this.nvidiaDevices = nvidiaDevices;
+        this.podCgroups = podCgroups;
         this.bootId = bootId;
         this.certificate = certificate;
         labels = settings.labelGpuOperator()
@@ -292,7 +296,10 @@ final class Reconciler {
                         injection == DeviceInjection.CDI ? VisibleDevices.BY_ALLOCATE : settings.visibleDevices(),
                         // While a setting of the Node is invalid, the former settings apply.
                         requested.or(() -> previous.map(NodeSettings::of)).orElseThrow())
-                .withDriver(bootId, driver);
+                .withDriver(bootId, driver)
+                .withCgroups(podCgroups.kind())
+                .withMps(reading instanceof NvmlReading.Gpus gpus
+                        && gpus.listing().mps());
         counted |= holders instanceof DeviceHolders.Known;
         Inventory judged = OtherDevicePlugins.in(
                 built, previous.map(Reconciler::withoutOwnConflict), node, published.get(), holders, counted);

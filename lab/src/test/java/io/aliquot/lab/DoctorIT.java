@@ -14,6 +14,7 @@ import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.node.v1.RuntimeClass;
+import io.fabric8.kubernetes.api.model.rbac.PolicyRule;
 import java.time.Duration;
 import java.time.ZoneOffset;
 import java.time.ZonedDateTime;
@@ -204,6 +205,49 @@ class DoctorIT {
     private static MutatingWebhookConfiguration withCaBundle(MutatingWebhookConfiguration webhooks, String bundle) {
         webhooks.getWebhooks().forEach(one -> one.getClientConfig().setCaBundle(bundle));
         return webhooks;
+    }
+
+    /** As by an administrator's edit or by a policy engine. */
+    @Test
+    void theAgentsRoleHasLostARight(Lab lab) {
+        var role = lab.client().rbac().clusterRoles().withName("aliquot-device-plugin");
+        List<PolicyRule> before = role.get().getRules();
+        try {
+            role.edit(one -> {
+                one.getRules().forEach(rule -> rule.setVerbs(without("patch", rule.getVerbs())));
+                one.getRules().removeIf(rule -> rule.getVerbs().isEmpty());
+                return one;
+            });
+            awaitFinding(
+                    lab,
+                    found -> found.is(
+                            "rights",
+                            "serviceaccount/aliquot/aliquot-device-plugin",
+                            "may not patch nodes, patch nodes/status"));
+        } finally {
+            role.edit(one -> {
+                one.setRules(before);
+                return one;
+            });
+        }
+        awaitHealthy(lab);
+    }
+
+    private static List<String> without(String verb, List<String> verbs) {
+        return verbs.stream().filter(one -> !one.equals(verb)).toList();
+    }
+
+    @Test
+    void theComputeModeLetsOneProgramUseTheGpu(Lab lab) {
+        String node = lab.nodes().getFirst();
+        String gpu = Allocations.inventory(lab, node).gpus().getFirst().uuid();
+        try {
+            lab.driver(node, "exclusive", gpu, "on");
+            awaitFinding(lab, found -> found.is("gpu-health", "node/" + node, "lets one program at a time use it"));
+        } finally {
+            lab.driver(node, "exclusive", gpu, "off");
+        }
+        awaitHealthy(lab);
     }
 
     @Test

@@ -37,6 +37,9 @@ import tools.jackson.databind.node.ObjectNode;
  * @param bootId the host's boot id; empty if unknown
  * @param driverVersion the version of NVIDIA's driver, at most {@value #LONGEST_VERSION} printable ASCII characters; empty
  *     if unknown
+ * @param cgroups the version of the node's cgroups and the driver that names those of pods, such as {@code v2 systemd};
+ *     {@link #HIDDEN_CGROUPS} if the agent sees none of a pod; empty if unknown
+ * @param mps whether programs use a GPU of the node through NVIDIA's MPS
  * @param totals the extended resources of the Node that are larger than {@link #extendedResources}, because pods may hold as
  *     much since before an administrator lowered a scaling; by resource
  * @param certificate which certificate the node's agent serves: its {@link CertificateDigest}; empty if unknown
@@ -52,9 +55,14 @@ public record Inventory(
         String conflict,
         String bootId,
         String driverVersion,
+        String cgroups,
+        boolean mps,
         Map<String, Long> totals,
         String certificate,
         boolean withheld) {
+    /** Of {@link #cgroups}: the agent's own pod has one, so it does not see those of the host. */
+    public static final String HIDDEN_CGROUPS = "hidden";
+
     /** How a {@link #conflict} begins while the node's driver is being upgraded and the agent does not use it. */
     public static final String DRIVER_UPGRADE = "the driver is being upgraded: ";
 
@@ -72,12 +80,13 @@ public record Inventory(
     private static final int LONGEST_VERSION = 80;
     // As the kernel prints a random UUID (drivers/char/random.c).
     private static final Pattern BOOT_ID = Pattern.compile("([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?");
+    private static final Pattern CGROUPS = Pattern.compile("(v[12] (cgroupfs|systemd)|" + HIDDEN_CGROUPS + ")?");
     private static final Pattern DRIVER_VERSION = Pattern.compile("[ -~]{0," + LONGEST_VERSION + "}");
 
     /** An inventory without the optional parts. */
     public Inventory(
             VisibleDevices visibleDevices, Scaling memoryScaling, Scaling coreScaling, int slots, List<Gpu> gpus) {
-        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "", Map.of(), "", false);
+        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "", "", false, Map.of(), "", false);
     }
 
     public Inventory {
@@ -88,6 +97,7 @@ public record Inventory(
         expect(gpus.stream().map(Gpu::index).distinct().count() == gpus.size(), "each index once", "one twice");
         expect(BOOT_ID.matcher(bootId).matches(), "a boot id", bootId);
         expect(DRIVER_VERSION.matcher(driverVersion).matches(), "a driver's version", driverVersion);
+        expect(CGROUPS.matcher(cgroups).matches(), "a version of cgroups and a driver", cgroups);
         totals = Map.copyOf(totals);
         expect(
                 certificate.isEmpty() || CertificateDigest.isOne(certificate),
@@ -148,6 +158,8 @@ public record Inventory(
                 optionalText(root, "conflict"),
                 optionalText(root, "bootId"),
                 optionalText(root, "driverVersion"),
+                optionalText(root, "cgroups"),
+                root.path("mps").asBoolean(false),
                 totals(root),
                 optionalText(root, "certificate"),
                 root.path("withheld").asBoolean(false));
@@ -163,32 +175,42 @@ public record Inventory(
 
     /** The same inventory with other GPUs. */
     public Inventory withGpus(List<Gpu> gpus) {
-        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
+        return with(gpus, conflict, bootId, driverVersion, cgroups, mps, totals, certificate, withheld);
     }
 
     /** The same inventory with another {@link #conflict}. */
     public Inventory withConflict(String conflict) {
-        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
+        return with(gpus, conflict, bootId, driverVersion, cgroups, mps, totals, certificate, withheld);
     }
 
     /** The same inventory as found under this boot and this driver. */
     public Inventory withDriver(String bootId, String driverVersion) {
-        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
+        return with(gpus, conflict, bootId, driverVersion, cgroups, mps, totals, certificate, withheld);
+    }
+
+    /** The same inventory of a node with these {@link #cgroups}. */
+    public Inventory withCgroups(String cgroups) {
+        return with(gpus, conflict, bootId, driverVersion, cgroups, mps, totals, certificate, withheld);
+    }
+
+    /** The same inventory of a node with or without programs that use {@link #mps}. */
+    public Inventory withMps(boolean mps) {
+        return with(gpus, conflict, bootId, driverVersion, cgroups, mps, totals, certificate, withheld);
     }
 
     /** The same inventory with other {@link #totals}. */
     public Inventory withTotals(Map<String, Long> totals) {
-        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
+        return with(gpus, conflict, bootId, driverVersion, cgroups, mps, totals, certificate, withheld);
     }
 
     /** The same inventory of an agent with another {@link #certificate}. */
     public Inventory withCertificate(String certificate) {
-        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
+        return with(gpus, conflict, bootId, driverVersion, cgroups, mps, totals, certificate, withheld);
     }
 
     /** The same inventory with or without the extended resources and vGPUs. */
     public Inventory withWithheld(boolean withheld) {
-        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
+        return with(gpus, conflict, bootId, driverVersion, cgroups, mps, totals, certificate, withheld);
     }
 
     private Inventory with(
@@ -196,6 +218,8 @@ public record Inventory(
             String conflict,
             String bootId,
             String driverVersion,
+            String cgroups,
+            boolean mps,
             Map<String, Long> totals,
             String certificate,
             boolean withheld) {
@@ -208,6 +232,8 @@ public record Inventory(
                 conflict,
                 bootId,
                 driverVersion,
+                cgroups,
+                mps,
                 totals,
                 certificate,
                 withheld);
@@ -229,6 +255,12 @@ public record Inventory(
         }
         if (!driverVersion.isEmpty()) {
             root.put("driverVersion", driverVersion);
+        }
+        if (!cgroups.isEmpty()) {
+            root.put("cgroups", cgroups);
+        }
+        if (mps) {
+            root.put("mps", true);
         }
         if (!certificate.isEmpty()) {
             root.put("certificate", certificate);

@@ -17,6 +17,7 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class InventoryTest {
     private static final String GOOD = """
@@ -114,6 +115,25 @@ class InventoryTest {
         assertThat(Inventory.parse(inventory.print())).isEqualTo(inventory);
         assertThatThrownBy(() -> Inventory.parse(inventory.print().replace("327680", "1.5")))
                 .hasMessageContaining("a whole number nvidia.com/gpumem");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"v1 cgroupfs", "v2 systemd", Inventory.HIDDEN_CGROUPS})
+    void parsesAndPrintsWhichCgroupsTheNodeHas(String cgroups) {
+        Inventory inventory = Inventory.parse(GOOD).withCgroups(cgroups);
+
+        assertThat(inventory.print()).contains("\"cgroups\":\"" + cgroups + "\"");
+        assertThat(Inventory.parse(inventory.print())).isEqualTo(inventory);
+        assertThatThrownBy(() -> Inventory.parse(inventory.print().replace(cgroups, "v3 systemd")))
+                .hasMessageContaining("a version of cgroups and a driver");
+    }
+
+    @Test
+    void parsesAndPrintsWhetherProgramsUseMps() {
+        Inventory inventory = Inventory.parse(GOOD).withMps(true);
+
+        assertThat(inventory.print()).contains("\"mps\":true");
+        assertThat(Inventory.parse(inventory.print())).isEqualTo(inventory);
     }
 
     @Test

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.attribution;
 
+import io.aliquot.api.nodes.Inventory;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.DirectoryIteratorException;
@@ -11,11 +12,13 @@ import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Which pods have a cgroup on this node, of either version. The kubelet makes a pod's cgroup before anything else of the
@@ -34,6 +37,9 @@ public final class PodCgroups {
 
     private final Path root;
 
+    /** Set once; null until a pod's is seen. */
+    private volatile @Nullable String kind;
+
     /**
      * Reads nothing yet.
      *
@@ -46,6 +52,25 @@ public final class PodCgroups {
     /** The UIDs; empty if that cannot be told, as where no pod has one, since the agent itself is in a pod. */
     public Optional<Set<String>> uids() {
         return pods().map(pods -> Set.copyOf(pods.keySet())).filter(found -> !found.isEmpty());
+    }
+
+    /** Their version and the driver that names them, as {@code Inventory.cgroups} has them. */
+    public String kind() {
+        String known = kind;
+        if (known == null) {
+            known = pods().orElse(Map.of()).values().stream()
+                    .findAny()
+                    .map(this::kind)
+                    .orElse(null);
+            kind = known;
+        }
+        return Objects.requireNonNullElse(known, Inventory.HIDDEN_CGROUPS);
+    }
+
+    /** The kubelet's systemd driver names slices; the root of version 2 lists its controllers (kernel, cgroup-v2.rst). */
+    private String kind(Path pod) {
+        return (Files.exists(root.resolve("cgroup.controllers")) ? "v2 " : "v1 ")
+                + (pod.toString().endsWith(".slice") ? "systemd" : "cgroupfs");
     }
 
     /** The cgroups of the containers of these pods, sandboxes included. CRI-O's conmon is a process of the host. */

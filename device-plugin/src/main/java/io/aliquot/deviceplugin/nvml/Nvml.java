@@ -2,6 +2,7 @@ package io.aliquot.deviceplugin.nvml;
 
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.FUNCTION_NOT_FOUND;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.GPU_IS_LOST;
+import static io.aliquot.deviceplugin.nvml.NvmlLibrary.INSUFFICIENT_SIZE;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.INVALID_ARGUMENT;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.NOT_FOUND;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.NOT_SUPPORTED;
@@ -68,6 +69,9 @@ public final class Nvml implements AutoCloseable {
     private static final int ACTION_REBOOT = 2;
     private static final int ACTION_DRAIN_P2P = 3;
     private static final int ACTION_DRAIN_AND_RESET = 4;
+
+    private static final int COMPUTE_MODE_DEFAULT = 0; // nvmlComputeMode_t
+    private static final int COMPUTE_MODE_PROHIBITED = 2;
 
     private static final int UNCORRECTED = 1; // nvmlMemoryErrorType_t
     private static final int VOLATILE = 0; // nvmlEccCounterType_t
@@ -168,7 +172,16 @@ public final class Nvml implements AutoCloseable {
         boolean described = complete && gpus.stream().allMatch(gpu -> gpu.memoryMiB() > 0);
         Set<String> migCards = new HashSet<>(devices.cards.keySet());
         devices.list.forEach(device -> migCards.remove(device.uuid));
-        return new Listing(gpus, complete, migCards, described ? features(devices.cards) : NodeFeatures.UNKNOWN);
+        boolean mps = devices.cards.values().stream().anyMatch(this::hasMpsPrograms);
+        return new Listing(gpus, complete, migCards, mps, described ? features(devices.cards) : NodeFeatures.UNKNOWN);
+    }
+
+    /** NVML tells how many there are by refusing an array of length 0. */
+    private boolean hasMpsPrograms(Pointer card) {
+        var count = new IntByReference(0);
+        String name = "nvmlDeviceGetMPSComputeRunningProcesses";
+        int code = library.callNewest(List.of(name + "_v3", name + "_v2"), card, count, Pointer.NULL);
+        return code == INSUFFICIENT_SIZE && count.getValue() > 0;
     }
 
     private PhysicalGpu withoutProperties(Device card) {
@@ -203,9 +216,11 @@ public final class Nvml implements AutoCloseable {
      *
      * @param complete whether no GPU that NVML lists was left out
      * @param migCards the UUIDs of the cards in MIG mode
+     * @param mps whether programs use a GPU through NVIDIA's MPS
      * @param features of all these GPUs; unknown if one was left out or is not described
      */
-    public record Listing(List<PhysicalGpu> gpus, boolean complete, Set<String> migCards, NodeFeatures features) {
+    public record Listing(
+            List<PhysicalGpu> gpus, boolean complete, Set<String> migCards, boolean mps, NodeFeatures features) {
         public Listing {
             gpus = List.copyOf(gpus);
             migCards = Set.copyOf(migCards);
@@ -512,6 +527,7 @@ public final class Nvml implements AutoCloseable {
                             + " at the next reset of the card; reset it, or take the change back with nvidia-smi -mig",
                     Recovery.PROBE));
         }
+        computeMode(handle).ifPresent(faults::add);
         Optional<Integer> action = recoveryAction(handle);
         action.flatMap(Nvml::requested).ifPresent(faults::add);
         addRemapping(handle, faults);
@@ -534,6 +550,22 @@ public final class Nvml implements AutoCloseable {
                                         .getMessage(),
                         Recovery.PROBE);
         };
+    }
+
+    /**
+     * What is wrong with the compute mode, which root of the host may set; empty if several programs can use the GPU. NVIDIA's
+     * MPS daemon sets an exclusive mode (github.com/NVIDIA/k8s-device-plugin, cmd/mps-control-daemon/mps/daemon.go), because
+     * its programs share one process.
+     */
+    private Optional<Fault> computeMode(Pointer card) {
+        int mode = library.numberIfKnown("nvmlDeviceGetComputeMode", card).orElse(COMPUTE_MODE_DEFAULT);
+        if (mode == COMPUTE_MODE_DEFAULT) {
+            return Optional.empty();
+        }
+        String problem = mode == COMPUTE_MODE_PROHIBITED
+                ? "its compute mode lets no program use it"
+                : "its compute mode lets one program at a time use it, as NVIDIA's MPS daemon sets it; end the daemon if there is one";
+        return Optional.of(new Fault(problem + "; set it back with nvidia-smi -c DEFAULT", Recovery.PROBE));
     }
 
     /** Which recovery the driver asks for; empty if this driver does not tell. */

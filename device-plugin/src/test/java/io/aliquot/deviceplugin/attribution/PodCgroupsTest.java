@@ -39,6 +39,16 @@ final class PodCgroupsTest {
         make("system.slice/ssh.service");
 
         assertThat(cgroups.uids()).hasValueSatisfying(uids -> assertThat(uids).containsExactly(UID));
+        assertThat(cgroups.kind()).isEqualTo(path.contains(".slice") ? "v1 systemd" : "v1 cgroupfs");
+    }
+
+    @Test
+    void theRootOfVersion2ListsItsControllers() throws IOException {
+        assertThat(cgroups.kind()).isEqualTo("hidden");
+        Files.createFile(root.resolve("cgroup.controllers"));
+        make("kubepods.slice/kubepods-pod" + UID.replace('-', '_') + ".slice");
+
+        assertThat(cgroups.kind()).isEqualTo("v2 systemd");
     }
 
     @Test

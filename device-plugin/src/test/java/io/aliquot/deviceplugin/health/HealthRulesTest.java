@@ -42,7 +42,7 @@ final class HealthRulesTest {
     private record Probe(NvmlReading reading, Optional<GpuCondition> condition) {}
 
     private static final NvmlReading ANSWER =
-            new NvmlReading.Gpus(new Nvml.Listing(List.of(), true, Set.of(), NodeFeatures.UNKNOWN), "", 0);
+            new NvmlReading.Gpus(new Nvml.Listing(List.of(), true, Set.of(), false, NodeFeatures.UNKNOWN), "", 0);
     private static final Probe NOT_LISTED = new Probe(ANSWER, Optional.empty());
     private static final Probe NOT_ASKED = new Probe(new NvmlReading.NotAsked("a driver upgrade"), Optional.empty());
 

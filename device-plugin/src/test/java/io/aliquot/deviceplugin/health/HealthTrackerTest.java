@@ -190,7 +190,7 @@ final class HealthTrackerTest {
     private static NvmlReading reading(boolean reportsRecovery, String driver, int loads) {
         var condition = new GpuCondition(true, List.of(), reportsRecovery, Set.of());
         var gpu = new PhysicalGpu(UUID, 0, "NVIDIA A100", 40_960, 216, -1, condition, Map.of(), GpuKind.CARD);
-        var listing = new Nvml.Listing(List.of(gpu), true, Set.of(), NodeFeatures.UNKNOWN);
+        var listing = new Nvml.Listing(List.of(gpu), true, Set.of(), false, NodeFeatures.UNKNOWN);
         return new NvmlReading.Gpus(listing, driver, loads);
     }
 

@@ -248,6 +248,24 @@ final class NvmlTest {
         }
     }
 
+    @Test
+    void tellsWhetherProgramsUseAGpuThroughMps() throws Exception {
+        driver.install(A100, A100);
+        Process process = driver.sample("alloc", "100", "hold");
+        try (Nvml nvml = driver.open();
+                BufferedReader output = process.inputReader()) {
+            assertThat(output.readLine()).contains("alloc 100 MiB");
+            assertThat(nvml.gpus().mps()).isFalse();
+
+            driver.run("mps", uuids(nvml).get(1), "on");
+            assertThat(nvml.gpus().mps()).as("no program uses the second GPU").isFalse();
+            driver.run("mps", uuids(nvml).get(0), "on");
+            assertThat(nvml.gpus().mps()).isTrue();
+        } finally {
+            process.destroyForcibly().waitFor();
+        }
+    }
+
     private static List<String> uuids(Nvml nvml) throws NvmlException {
         return nvml.gpus().gpus().stream().map(PhysicalGpu::uuid).toList();
     }
@@ -410,6 +428,23 @@ final class NvmlTest {
             assertThat(hot.faults()).isEmpty();
             driver.run("cool", uuid);
             assertThat(nvml.gpus().gpus().getFirst().condition()).isEqualTo(GpuCondition.good());
+        }
+    }
+
+    @Test
+    void aGpuWhoseComputeModeAllowsOneProgramHasAFaultUntilTheModeIsBack() throws Exception {
+        driver.install(A100, A100);
+        try (Nvml nvml = driver.open()) {
+            String uuid = nvml.gpus().gpus().getFirst().uuid();
+
+            driver.run("exclusive", uuid, "on");
+
+            assertThat(faults(nvml, 0))
+                    .containsExactly("PROBE its compute mode lets one program at a time use it, as NVIDIA's MPS daemon"
+                            + " sets it; end the daemon if there is one; set it back with nvidia-smi -c DEFAULT");
+            assertThat(faults(nvml, 1)).isEmpty();
+            driver.run("exclusive", uuid, "off");
+            assertThat(faults(nvml, 0)).isEmpty();
         }
     }
 

@@ -411,6 +411,27 @@ class ChartTest {
                         .isGreaterThanOrEqualTo(120));
     }
 
+    /** Regression: the kubelet retried the mounts of Secrets, which the scheduler creates at its start, for a minute. */
+    @Test
+    void noPodWaitsForTheSchedulersSecretsToBeMounted() {
+        List<Rendered> rendered = Chart.render(DEFAULTS);
+        PodSpec job = Chart.all(rendered, Job.class)
+                .getFirst()
+                .getSpec()
+                .getTemplate()
+                .getSpec();
+
+        assertThat(apiTemplate(rendered).getSpec().getVolumes())
+                .filteredOn(volume -> volume.getSecret() != null)
+                .extracting(volume -> volume.getSecret().getOptional())
+                .containsExactly(true);
+        assertThat(job.getVolumes())
+                .flatExtracting(volume -> volume.getProjected().getSources())
+                .filteredOn(source -> source.getSecret() != null)
+                .extracting(source -> source.getSecret().getOptional())
+                .containsExactly(true);
+    }
+
     /** The kubelet (probe.go) looks up the name of a port in the probed container only. */
     @ParameterizedTest
     @MethodSource("scenarios")

@@ -148,8 +148,52 @@ class RbacTest {
                         "admissionregistration.k8s.io/mutatingwebhookconfigurations: list",
                         "apiregistration.k8s.io/apiservices v1alpha1.gpu.aliquot.io: get",
                         "node.k8s.io/runtimeclasses: list",
-                        "coordination.k8s.io/leases: list");
+                        "coordination.k8s.io/leases: list",
+                        "authorization.k8s.io/subjectaccessreviews: create");
         assertThat(rolesOf("aliquot-doctor")).containsExactly("aliquot-doctor");
+    }
+
+    @Test
+    void theDoctorKnowsEachRightOfTheOtherAccounts() throws IOException {
+        assertThat(knownToTheDoctor("always|api"))
+                .containsExactlyInAnyOrderElementsOf(Stream.concat(
+                                rights(RENDERED),
+                                // Of roles that Kubernetes has.
+                                Stream.of(
+                                        "aliquot-scheduler cluster pods: delete",
+                                        "aliquot-scheduler cluster persistentvolumes: patch",
+                                        "aliquot-scheduler kube-system configmaps extension-apiserver-authentication: get"))
+                        .toList());
+        assertThat(knownToTheDoctor("always"))
+                .containsAll(
+                        rights(Chart.renderWith(Map.of("api.enabled", false))).toList())
+                .noneMatch(line -> line.contains("apiservices"));
+    }
+
+    private static List<String> knownToTheDoctor(String when) throws IOException {
+        Path file = Chart.root().resolve("scheduler/src/main/resources/io/aliquot/scheduler/doctor/rights.txt");
+        try (Stream<String> lines = Files.lines(file)) {
+            return lines.filter(line -> line.matches("(" + when + ") .*"))
+                    .map(line -> line.substring(line.indexOf(' ') + 1))
+                    .toList();
+        }
+    }
+
+    /** Each rule of the accounts of the scheduler, the agents and the Job, {@code account where resource.group names: verbs}. */
+    private static Stream<String> rights(List<Rendered> rendered) {
+        return Stream.of("aliquot-scheduler", "aliquot-device-plugin", "aliquot-ca-bundles")
+                .flatMap(account -> Stream.concat(
+                        rights(
+                                account + " cluster ",
+                                Chart.the(rendered, ClusterRole.class, account).getRules()),
+                        Chart.all(rendered, Role.class).stream()
+                                .filter(role -> role.getMetadata().getName().equals(account))
+                                .flatMap(role -> rights(account + " release ", role.getRules()))));
+    }
+
+    private static Stream<String> rights(String begin, List<PolicyRule> rules) {
+        return rules(rules).stream()
+                .map(rule -> begin + rule.replaceFirst("^([^ :/]+(?<!pods|nodes))/([^ :]+)", "$2.$1"));
     }
 
     @Test

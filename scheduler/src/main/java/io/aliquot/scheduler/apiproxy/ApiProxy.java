@@ -3,6 +3,7 @@ package io.aliquot.scheduler.apiproxy;
 import io.aliquot.api.ports.ApiServers;
 import io.aliquot.api.ports.FullPort;
 import io.aliquot.api.ports.Peer;
+import io.aliquot.scheduler.certificate.MountedSecret;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -53,6 +54,9 @@ public final class ApiProxy implements AutoCloseable {
     /** Of a connection to the stand-in, which answers one request over it. */
     private static final Duration LONGEST_WITHOUT_SCHEDULER = Duration.ofSeconds(30);
 
+    /** With the certificate of the replicas, by the chart's name. */
+    private static final String SECRET = "aliquot-webhook-tls";
+
     private static final Duration SWEEP = Duration.ofSeconds(1);
 
     private final ServerSocket port;
@@ -81,25 +85,27 @@ public final class ApiProxy implements AutoCloseable {
     }
 
     /**
-     * Runs until the process is killed.
+     * Runs until the process is killed. The port opens once the certificate is there.
      *
-     * @param arguments the port to listen on; the folder with {@code tls.crt} and {@code tls.key}
+     * @param arguments the port to listen on; the folder with {@code tls.crt} and {@code tls.key}, which may appear later
      * @param environment {@code ALIQUOT_WEBHOOK_SERVICE_HOST} and {@code _PORT}, which the kubelet sets for the Service
      *     {@code aliquot-webhook}; {@link ApiServers#VARIABLE}
      */
     public static void run(List<String> arguments, Map<String, String> environment, LongSupplier nanoTime)
-            throws IOException {
+            throws IOException, InterruptedException {
         String host = environment.getOrDefault("ALIQUOT_WEBHOOK_SERVICE_HOST", "");
         if (host.isEmpty()) {
             throw new IllegalStateException(
                     "expected ALIQUOT_WEBHOOK_SERVICE_HOST in the environment, found none: the Service aliquot-webhook must"
                             + " exist before this container starts");
         }
+        Path tls = Path.of(arguments.get(1));
+        MountedSecret.await(tls.resolve("tls.crt"), SECRET);
         int servicePort = Integer.parseInt(environment.getOrDefault("ALIQUOT_WEBHOOK_SERVICE_PORT", "443"));
         var proxy = new ApiProxy(
                 Integer.parseInt(arguments.get(0)),
                 new InetSocketAddress(InetAddress.getByName(host), servicePort),
-                Path.of(arguments.get(1)),
+                tls,
                 ApiServers.parse(ApiServers.VARIABLE, environment.getOrDefault(ApiServers.VARIABLE, "")),
                 nanoTime);
         System.out.println("Forwards port " + proxy.port() + " to " + host + ":" + servicePort);

@@ -23,7 +23,6 @@ import java.util.stream.Collectors;
 public final class CaBundles {
     private static final Duration TIMEOUT = Duration.ofSeconds(10);
     private static final long PAUSE_MILLIS = 1000;
-    private static final long FILE_PAUSE_MILLIS = 100;
 
     private static final String WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/";
     private static final String API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices/";
@@ -38,18 +37,9 @@ public final class CaBundles {
      *     the name of the APIService
      */
     public static void write(List<String> arguments) throws IOException, InterruptedException {
-        await(Path.of(arguments.get(0)));
+        MountedSecret.await(Path.of(arguments.get(0)), CertificateKeeper.AUTHORITY_SECRET);
         // Reads the account's token, which the kubelet may have renewed meanwhile.
         write(new ConfigBuilder().withHttp2Disable(true).build(), arguments);
-    }
-
-    private static void await(Path certificates) throws InterruptedException {
-        if (!Files.exists(certificates)) {
-            System.out.println("Waiting for the scheduler to create Secret " + CertificateKeeper.AUTHORITY_SECRET);
-        }
-        while (!Files.exists(certificates)) {
-            TimeUnit.MILLISECONDS.sleep(FILE_PAUSE_MILLIS);
-        }
     }
 
     static void write(Config config, List<String> arguments) throws IOException, InterruptedException {

@@ -67,8 +67,8 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     private static final String OURS = ".aliquot.io";
 
     private static final String API_SERVICE = "v1alpha1.gpu.aliquot.io";
-    /** The chart's name of the component whose pods run {@link CaBundles}. */
-    private static final String JOB = "ca-bundles";
+    /** The chart's names of the components whose pods mount the Secrets: the Job's ({@link CaBundles}) and aliquot-api's. */
+    private static final List<String> MOUNTING = List.of("ca-bundles", "api");
 
     private static final Set<String> ENDED = Set.of("Succeeded", "Failed");
     private static final String BUMP =
@@ -95,7 +95,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     /** Whose caBundle does not trust the authority; null before the first reconciliation. */
     private volatile @Nullable List<String> outdated;
 
-    /** The pods of the Job that this replica has had refreshed, by uid. */
+    /** The pods whose Secrets this replica has had refreshed, by uid. */
     private final Set<String> refreshed = new HashSet<>();
 
     private final AgentClients agents;
@@ -205,10 +205,10 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
             LOG.warn("{}", advice(outdatedNow));
         }
         outdated = outdatedNow;
-        if (!outdatedNow.isEmpty()) {
-            attempt("the authority in the Job's mount", this::refreshJob);
-        }
         ServingCertificate stored = ensureSecret(authority, outdatedNow.isEmpty());
+        if (!outdatedNow.isEmpty()) {
+            attempt("the Secrets in the mounts of other pods", this::refreshMounts);
+        }
         ports.trustReplicas(stored.trusted());
         boolean trusted = distrusting(caBundles, stored.certificate()).isEmpty();
         if (served == null || (trusted && stored.equals(storedBefore))) {
@@ -231,17 +231,19 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     }
 
     /**
-     * Has the kubelet show the authority to the Job's pods, which may have started before it: the kubelet refreshes the
-     * Secrets in a pod's volumes when the pod changes, otherwise only after a minute or more.
+     * Has the kubelet show the Secrets to the pods that mount them, which may have started before the Secrets were created: the
+     * kubelet refreshes the Secrets in a pod's volumes when the pod changes, otherwise only after a minute or more. Pods that
+     * start later mount them as they are.
      */
-    private void refreshJob() {
-        List<Pod> waiting = kubernetes
-                .pods()
-                .inNamespace(settings.namespace())
-                .withLabel("app.kubernetes.io/component", JOB)
-                .list()
-                .getItems()
-                .stream()
+    private void refreshMounts() {
+        List<Pod> waiting = MOUNTING.stream()
+                .flatMap(component -> kubernetes
+                        .pods()
+                        .inNamespace(settings.namespace())
+                        .withLabel("app.kubernetes.io/component", component)
+                        .list()
+                        .getItems()
+                        .stream())
                 .filter(pod -> !ENDED.contains(textOf(pod.getStatus().getPhase())))
                 .toList();
         refreshed.retainAll(waiting.stream().map(CertificateKeeper::uid).toList());

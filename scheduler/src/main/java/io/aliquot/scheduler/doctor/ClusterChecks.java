@@ -18,11 +18,13 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Comparator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -50,6 +52,7 @@ final class ClusterChecks {
                         schedulerVersion(state),
                         agentVersions(state),
                         deployments(state),
+                        rights(state),
                         webhooks(state, now),
                         otherWebhooks(state),
                         apiService(state),
@@ -160,6 +163,32 @@ final class ClusterChecks {
                                     + "=" + component));
         }
         return findings;
+    }
+
+    /** One finding for each account that lacks rights. */
+    static List<Finding> rights(ClusterState state) {
+        var byAccount = state.refused().stream()
+                .collect(Collectors.groupingBy(Right::account, TreeMap::new, Collectors.toList()));
+        return byAccount.entrySet().stream()
+                .map(entry -> {
+                    Map<String, String> verbs = entry.getValue().stream()
+                            .collect(Collectors.toMap(
+                                    Right::target, Right::verb, (one, other) -> one + "/" + other, LinkedHashMap::new));
+                    return new Finding(
+                            "rights",
+                            "serviceaccount/" + state.namespace() + "/" + entry.getKey(),
+                            "may not "
+                                    + some(verbs.entrySet().stream()
+                                            .map(target -> target.getValue() + " " + target.getKey())
+                                            .toList())
+                                    + ", which the chart allows it",
+                            "run helm upgrade with the chart of this release, which writes its roles and bindings again, and"
+                                    + " see what has changed them: kubectl get"
+                                    + " clusterroles,clusterrolebindings,roles,rolebindings -A -l "
+                                    + ClusterState.COMPONENT + "="
+                                    + entry.getKey().replaceFirst("aliquot-", ""));
+                })
+                .toList();
     }
 
     static List<Finding> webhooks(ClusterState state, Instant now) {
@@ -287,7 +316,7 @@ final class ClusterChecks {
     }
 
     static List<Finding> apiService(ClusterState state) {
-        if (state.deployment("aliquot-api").isEmpty()) {
+        if (!state.hasApi()) {
             return List.of();
         }
         if (state.apiService().isEmpty()) {

@@ -11,6 +11,7 @@ import io.fabric8.kubernetes.api.model.ListOptions;
 import io.fabric8.kubernetes.api.model.ListOptionsBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.apps.DaemonSet;
+import io.fabric8.kubernetes.api.model.apps.Deployment;
 import io.fabric8.kubernetes.api.model.node.v1.RuntimeClass;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.io.IOException;
@@ -30,7 +31,7 @@ import java.util.Optional;
 import java.util.stream.Stream;
 import javax.net.ssl.SSLSocket;
 
-/** Reads what the doctor looks at: lists and one get, with the rights of the caller. Writes nothing. */
+/** Reads what the doctor looks at: lists, one get and questions about rights, with those of the caller. Writes nothing. */
 final class ClusterReader {
     private static final String RELEASE = "app.kubernetes.io/name=aliquot";
     private static final String SERVICES =
@@ -60,6 +61,8 @@ final class ClusterReader {
                 new ListOptionsBuilder().withLabelSelector(RELEASE).build();
         List<DaemonSet> daemonSets =
                 client.apps().daemonSets().inAnyNamespace().list(release).getItems();
+        List<Deployment> deployments =
+                client.apps().deployments().inAnyNamespace().list(release).getItems();
         List<Pod> pods = client.pods().inAnyNamespace().list(release).getItems();
         List<Pod> starting = pods("spec.schedulerName=" + ClusterState.SCHEDULER
                         + ",status.phase!=Succeeded,status.phase!=Failed")
@@ -72,7 +75,7 @@ final class ClusterReader {
         NodeLabel label = ClusterState.nodeLabel(daemonSets);
         return new ClusterState(
                 client.getKubernetesVersion().getGitVersion(),
-                client.apps().deployments().inAnyNamespace().list(release).getItems(),
+                deployments,
                 daemonSets,
                 pods,
                 client.admissionRegistration()
@@ -98,7 +101,21 @@ final class ClusterReader {
                 warnings(Stream.concat(unready.stream(), starting.stream().limit(MOST_PODS_EXPLAINED))
                         .toList()),
                 readiness(unready),
+                ClusterState.namespace(deployments, daemonSets).stream()
+                        .flatMap(namespace -> refused(namespace, ClusterState.hasApi(deployments)))
+                        .toList(),
                 serving(pods));
+    }
+
+    /** By the API server's own answers, which count all roles, bindings and authorizers, and which nothing stores. */
+    private Stream<Right> refused(String namespace, boolean api) {
+        return Right.needed(namespace, api).stream()
+                .filter(right -> !client.authorization()
+                        .v1()
+                        .subjectAccessReview()
+                        .create(right.question(namespace))
+                        .getStatus()
+                        .getAllowed());
     }
 
     private Stream<Pod> pods(String fields) {

@@ -38,6 +38,7 @@ import java.util.stream.Stream;
  *     first, by the pod's UID
  * @param readiness what pods of the release that are not ready say at {@code /readyz}, by the pod's UID; those that say
  *     nothing are missing
+ * @param refused rights that accounts of the release need and the API server refuses
  * @param serving the certificate that each scheduler pod serves to the API server, by the pod's UID; pods to which no
  *     connection was possible are missing
  */
@@ -56,6 +57,7 @@ record ClusterState(
         List<Pod> starting,
         Map<String, List<Event>> warnings,
         Map<String, String> readiness,
+        List<Right> refused,
         Map<String, X509Certificate> serving) {
     static final String SCHEDULER = "aliquot-scheduler";
     static final String AGENT = "aliquot-device-plugin";
@@ -66,14 +68,27 @@ record ClusterState(
 
     /** The namespace of the release; the chart's example if no release was found. */
     String namespace() {
+        return namespace(deployments, daemonSets).orElse("aliquot");
+    }
+
+    /** The namespace of the release that has these; empty if there are none. */
+    static Optional<String> namespace(List<Deployment> deployments, List<DaemonSet> daemonSets) {
         return Stream.concat(deployments.stream(), daemonSets.stream())
                 .findFirst()
-                .map(one -> one.getMetadata().getNamespace())
-                .orElse("aliquot");
+                .map(one -> one.getMetadata().getNamespace());
     }
 
     Optional<Deployment> deployment(String name) {
         return named(deployments, name);
+    }
+
+    boolean hasApi() {
+        return hasApi(deployments);
+    }
+
+    /** Whether the chart of a release with these Deployments has installed the aggregated API. */
+    static boolean hasApi(List<Deployment> deployments) {
+        return named(deployments, "aliquot-api").isPresent();
     }
 
     Optional<RuntimeClass> runtimeClass(String name) {

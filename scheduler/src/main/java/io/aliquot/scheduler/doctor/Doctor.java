@@ -76,7 +76,7 @@ public final class Doctor {
                     .toList();
             findings.addAll(probe.run(state, probed));
         }
-        out.println(options.json() ? json(findings) : text(findings, state, probed.size()));
+        out.println(options.json() ? json(findings, state) : text(findings, state, probed.size()));
         return findings.isEmpty() ? HEALTHY : FOUND;
     }
 
@@ -102,7 +102,7 @@ public final class Doctor {
                 .toString();
     }
 
-    static String json(List<Finding> findings) {
+    static String json(List<Finding> findings, ClusterState state) {
         var root = JsonFields.JSON.createObjectNode();
         var list = root.putArray("findings");
         findings.forEach(finding -> list.addObject()
@@ -110,6 +110,8 @@ public final class Doctor {
                 .put("object", finding.object())
                 .put("problem", finding.problem())
                 .put("action", finding.action()));
+        var nodes = root.putArray("nodes");
+        state.nodes().stream().map(NodeFacts::of).forEach(nodes::add);
         return root.toPrettyString();
     }
 

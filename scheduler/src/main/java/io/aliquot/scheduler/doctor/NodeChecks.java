@@ -35,6 +35,8 @@ final class NodeChecks {
                                 agent(node, state),
                                 owner(node, state),
                                 gpus(node),
+                                mps(node),
+                                cgroups(node),
                                 handler(node, state),
                                 autoscaler(node),
                                 clock(node, state))
@@ -160,6 +162,29 @@ final class NodeChecks {
                 .toList();
     }
 
+    static List<Finding> mps(Node node) {
+        return readable(node).filter(Inventory::mps).stream()
+                .map(inventory -> new Finding(
+                        "mps",
+                        object(node),
+                        "programs use a GPU of the node through NVIDIA's MPS, under which compute limits do not hold",
+                        "find them by nvidia-smi on the node, which gives them the type M+C, and end the daemon: echo quit |"
+                                + " nvidia-cuda-mps-control"))
+                .toList();
+    }
+
+    static List<Finding> cgroups(Node node) {
+        return readable(node).filter(inventory -> inventory.cgroups().equals(Inventory.HIDDEN_CGROUPS)).stream()
+                .map(
+                        inventory -> new Finding(
+                                "cgroups",
+                                object(node),
+                                "its agent sees no pod's cgroup below the host's /sys/fs/cgroup, so a pod that is deleted by force"
+                                        + " keeps its share",
+                                "mount the cgroup file system there: the kubelet's pods are to be in kubepods or kubepods.slice"))
+                .toList();
+    }
+
     /** A node that lists its runtime's handlers, from Kubernetes 1.30 and containerd 2 on, lists that of the RuntimeClass. */
     static List<Finding> handler(Node node, ClusterState state) {
         List<String> reported = Stream.ofNullable(node.getStatus().getRuntimeHandlers())
@@ -250,7 +275,8 @@ final class NodeChecks {
         return Optional.ofNullable(annotations(node).get(Annotations.GPUS));
     }
 
-    private static Optional<Inventory> readable(Node node) {
+    /** The inventory; empty if there is none or it is not readable. */
+    static Optional<Inventory> readable(Node node) {
         try {
             return inventory(node).map(Inventory::parse);
         } catch (FormatException e) {

@@ -30,6 +30,8 @@ import java.util.Map;
 import java.util.Optional;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 @EnableKubernetesMockClient(crud = true, https = false)
 class CertificateKeeperTest {
@@ -95,33 +97,36 @@ class CertificateKeeperTest {
     }
 
     /** The kubelet shows a Secret that is created later to a pod when the pod changes. */
-    @Test
-    void aPodOfTheJobThatWaitsForTheAuthorityIsChangedOnce() {
-        createJobPod("waits", "Running");
-        createJobPod("has-ended", "Succeeded");
+    @ParameterizedTest
+    @ValueSource(strings = {"ca-bundles", "api"})
+    void aPodThatWaitsForASecretIsChangedOnce(String component) {
+        createPod(component, "waits", "Running");
+        createPod(component, "has-ended", "Succeeded");
+        createPod("scheduler", "mounts-none", "Running");
         CertificateKeeper keeper = keeper();
 
         keeper.reconcile();
 
-        String version = jobPod("waits").getMetadata().getResourceVersion();
-        assertThat(jobPod("waits").getMetadata().getAnnotations()).containsOnlyKeys("aliquot.io/moved-on");
-        assertThat(jobPod("has-ended").getMetadata().getAnnotations()).isNullOrEmpty();
+        String version = pod("waits").getMetadata().getResourceVersion();
+        assertThat(pod("waits").getMetadata().getAnnotations()).containsOnlyKeys("aliquot.io/moved-on");
+        assertThat(pod("has-ended").getMetadata().getAnnotations()).isNullOrEmpty();
+        assertThat(pod("mounts-none").getMetadata().getAnnotations()).isNullOrEmpty();
 
         keeper.reconcile();
-        assertThat(jobPod("waits").getMetadata().getResourceVersion()).isEqualTo(version);
+        assertThat(pod("waits").getMetadata().getResourceVersion()).isEqualTo(version);
 
-        createJobPod("comes-later", "Pending");
+        createPod(component, "comes-later", "Pending");
         keeper.reconcile();
-        assertThat(jobPod("comes-later").getMetadata().getAnnotations()).containsOnlyKeys("aliquot.io/moved-on");
+        assertThat(pod("comes-later").getMetadata().getAnnotations()).containsOnlyKeys("aliquot.io/moved-on");
     }
 
-    private void createJobPod(String name, String phase) {
+    private void createPod(String component, String name, String phase) {
         kubernetes
                 .resource(new PodBuilder()
                         .withNewMetadata()
                         .withNamespace("aliquot")
                         .withName(name)
-                        .addToLabels("app.kubernetes.io/component", "ca-bundles")
+                        .addToLabels("app.kubernetes.io/component", component)
                         .endMetadata()
                         .withNewStatus()
                         .withPhase(phase)
@@ -130,7 +135,7 @@ class CertificateKeeperTest {
                 .create();
     }
 
-    private Pod jobPod(String name) {
+    private Pod pod(String name) {
         return kubernetes.pods().inNamespace("aliquot").withName(name).get();
     }
 

@@ -64,6 +64,35 @@ class ClusterChecksTest {
     }
 
     @Test
+    void anAccountThatLacksRights() {
+        List<Right> needed = Right.needed("aliquot", true);
+        needed.stream()
+                .filter(right ->
+                        right.resource().equals("leases") || right.verb().equals("patch"))
+                .filter(right -> !right.account().equals("aliquot-ca-bundles"))
+                .forEach(installation.refused::add);
+
+        assertThat(installation.findings())
+                .extracting(Finding::object, Finding::problem)
+                .containsExactly(
+                        tuple(
+                                "serviceaccount/aliquot/aliquot-device-plugin",
+                                "may not patch nodes, patch nodes/status, which the chart allows it"),
+                        tuple(
+                                "serviceaccount/aliquot/aliquot-scheduler",
+                                "may not patch pods, patch nodes, get/list/watch/update leases.coordination.k8s.io"
+                                        + " aliquot-scheduler in namespace aliquot, …, which the chart allows it"));
+    }
+
+    @Test
+    void aReleaseWithoutTheApiNeedsFewerRights() {
+        assertThat(Right.needed("aliquot", false))
+                .hasSizeLessThan(Right.needed("aliquot", true).size())
+                .extracting(Right::group)
+                .doesNotContain("apiregistration.k8s.io", "authorization.k8s.io");
+    }
+
+    @Test
     void aDeploymentWithoutAvailableReplicasIsExplainedByAPodOfIts() {
         installation.deployments.getFirst().getStatus().setAvailableReplicas(0);
         Pod pod = installation.pods.getFirst();

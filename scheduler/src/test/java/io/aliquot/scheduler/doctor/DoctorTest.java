@@ -4,6 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.fabric8.kubernetes.api.model.NodeSystemInfoBuilder;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.time.Clock;
@@ -12,6 +13,7 @@ import java.time.ZoneOffset;
 import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
+import tools.jackson.databind.json.JsonMapper;
 
 class DoctorTest {
     private final ByteArrayOutputStream out = new ByteArrayOutputStream();
@@ -59,8 +61,43 @@ class DoctorTest {
                                 + " with the handler of NVIDIA's runtime, by helm upgrade with runtimeClass.create=true,"
                                 + " or set runtimeClass.name to another one (runtime-class)",
                         "1 finding: Kubernetes v1.35.4, 1 node with gpu=on, 1 of them probed");
-        assertThat(Doctor.json(List.of(new Finding("a", "b", "c\nd", "e"))).replaceAll("\\s", ""))
-                .isEqualTo("{\"findings\":[{\"check\":\"a\",\"object\":\"b\",\"problem\":\"cd\",\"action\":\"e\"}]}");
+    }
+
+    @Test
+    void theJsonHasFindingsAndWhatEachNodeIs() throws Exception {
+        var installation = new Installation();
+        installation.inventory(
+                Installation.healthyInventory().withDriver("", "580.95.05").withCgroups("v2 systemd"));
+        installation
+                .node
+                .getStatus()
+                .setNodeInfo(new NodeSystemInfoBuilder()
+                        .withKernelVersion("6.12.118")
+                        .withKubeletVersion("v1.35.4")
+                        .withContainerRuntimeVersion("containerd://2.2.0")
+                        .build());
+
+        String json = Doctor.json(List.of(new Finding("a", "b", "c\nd", "e")), installation.state());
+
+        assertThat(JsonMapper.shared().readTree(json))
+                .isEqualTo(JsonMapper.shared().readTree("""
+                {
+                  "findings": [{"check": "a", "object": "b", "problem": "c d", "action": "e"}],
+                  "nodes": [{
+                    "node": "node1", "kernel": "6.12.118", "kubelet": "v1.35.4", "containerRuntime": "containerd://2.2.0",
+                    "cgroups": "v2 systemd", "driver": "580.95.05", "deviceInjection": "runtime",
+                    "gpus": 1, "migInstances": 0, "mps": false
+                  }]
+                }
+                """));
+    }
+
+    @Test
+    void ofANodeWithoutAnAgentOnlyItsKubeletTells() throws Exception {
+        var installation = new Installation();
+        installation.node.getMetadata().getAnnotations().clear();
+
+        assertThat(NodeFacts.of(installation.node)).hasToString("{\"node\":\"node1\"}");
     }
 
     @Test

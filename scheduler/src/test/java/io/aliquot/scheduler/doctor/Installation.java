@@ -51,6 +51,7 @@ final class Installation {
     final List<Pod> starting = new ArrayList<>();
     final Map<String, List<Event>> warnings = new HashMap<>();
     final Map<String, String> readiness = new HashMap<>();
+    final List<Right> refused = new ArrayList<>();
     final Map<String, X509Certificate> serving = new HashMap<>();
 
     Installation() throws Exception {
@@ -119,6 +120,7 @@ final class Installation {
                 starting,
                 warnings,
                 readiness,
+                refused,
                 serving);
     }
 

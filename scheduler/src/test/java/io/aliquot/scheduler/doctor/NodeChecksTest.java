@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.tuple;
 
 import io.aliquot.api.names.Annotations;
+import io.aliquot.api.nodes.Inventory;
 import io.fabric8.kubernetes.api.model.NodeRuntimeHandler;
 import io.fabric8.kubernetes.api.model.NodeRuntimeHandlerBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
@@ -175,6 +176,24 @@ class NodeChecksTest {
     }
 
     @Test
+    void programsThatUseAGpuThroughMps() {
+        installation.inventory(Installation.healthyInventory().withMps(true));
+
+        assertFinding(
+                "mps", "programs use a GPU of the node through NVIDIA's MPS, under which compute limits do not hold");
+    }
+
+    @Test
+    void anAgentThatDoesNotSeeTheHostsCgroups() {
+        installation.inventory(Installation.healthyInventory().withCgroups(Inventory.HIDDEN_CGROUPS));
+
+        assertFinding(
+                "cgroups",
+                "its agent sees no pod's cgroup below the host's /sys/fs/cgroup, so a pod that is deleted by force keeps"
+                        + " its share");
+    }
+
+    @Test
     void noNodeHasTheLabel() {
         ClusterState state = installation.state();
         var without = new ClusterState(
@@ -192,6 +211,7 @@ class NodeChecksTest {
                 state.starting(),
                 state.warnings(),
                 state.readiness(),
+                state.refused(),
                 state.serving());
 
         assertThat(NodeChecks.all(without)).extracting(Finding::check).containsExactly("nodes");

@@ -23,11 +23,14 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLSocket;
 import org.bouncycastle.asn1.x509.KeyPurposeId;
@@ -175,6 +178,44 @@ class ApiProxyTest {
 
         Await.await("another certificate", () -> !served().equals(former));
         assertThat(served()).isEqualTo(renewed.certificate());
+    }
+
+    /** Regression: the kubelet retried the mount of the missing Secret for up to a minute after an installation. */
+    @Test
+    void thePortOpensOnceTheCertificateIsThere(@TempDir Path mount) throws Exception {
+        int port = freePort();
+        var program = Thread.ofPlatform().daemon().start(() -> {
+            try {
+                ApiProxy.run(
+                        List.of(Integer.toString(port), mount.toString()),
+                        Map.of("ALIQUOT_WEBHOOK_SERVICE_HOST", "127.0.0.1"),
+                        System::nanoTime);
+            } catch (IOException | InterruptedException e) {
+                throw new AssertionError(e);
+            }
+        });
+        Await.await("the program waits", () -> program.getState() == Thread.State.TIMED_WAITING);
+        assertThat(accepts(port)).isFalse();
+
+        Files.copy(folder.resolve("tls.key"), mount.resolve("tls.key"));
+        Path certificate = Files.copy(folder.resolve("tls.crt"), mount.resolve("new"));
+        Files.move(certificate, mount.resolve("tls.crt"), StandardCopyOption.ATOMIC_MOVE);
+
+        Await.await("an open port", () -> accepts(port));
+    }
+
+    private static int freePort() throws IOException {
+        try (var socket = new ServerSocket(0)) {
+            return socket.getLocalPort();
+        }
+    }
+
+    private static boolean accepts(int port) {
+        try (var socket = new Socket(InetAddress.getLoopbackAddress(), port)) {
+            return socket.isConnected();
+        } catch (IOException e) {
+            return false;
+        }
     }
 
     @Test

@@ -147,7 +147,12 @@ public final class NodeReader {
             return new Reading(CONFLICT, inventory.conflict(), report); // if it is empty, the agent is about to say why
         }
         // Without what no placement depends on, so that its changes do not count as changes of the node's capacity.
-        Inventory placeable = inventory.withDriver("", "").withTotals(Map.of()).withCertificate("");
+        Inventory placeable = inventory
+                .withDriver("", "")
+                .withCgroups("")
+                .withMps(false)
+                .withTotals(Map.of())
+                .withCertificate("");
         var gpus = new NodeGpus(placeable, settings.share(), settings.cordoned());
         return new Reading(
                 new Sharing(gpus, settings.placement(), allocatable(node)), unknownGpus(inventory, settings), report);

@@ -170,6 +170,8 @@ class NodeReaderTest {
     void whatNoPlacementDependsOnDoesNotChangeTheNodesFacts() {
         Inventory inventory = INVENTORY
                 .withDriver("6f1f0c2e-0d8b-4f0e-9d55-0c8a3f4b7a10", "580.95.05")
+                .withCgroups("v2 systemd")
+                .withMps(true)
                 .withCertificate("0123456789abcdef".repeat(4));
 
         assertThat(read(Map.of(), Map.of("aliquot.io/gpus", inventory.print())).facts())
