@@ -146,16 +146,33 @@ class ChartTest {
     /** It is a template of Jobs, and a Job that someone makes must not evict other pods. */
     @Test
     void theDoctorNeverRunsByItselfAndHasNoPriority() {
-        CronJob cronJob = Chart.the(Chart.render(DEFAULTS), CronJob.class, "aliquot-doctor");
-        assertThat(cronJob.getSpec().getSuspend()).isTrue();
+        List<Rendered> rendered = Chart.render(DEFAULTS);
+        assertThat(Chart.all(rendered, CronJob.class)).hasSize(2).allSatisfy(cronJob -> {
+            assertThat(cronJob.getSpec().getSuspend()).isTrue();
+            PodSpec pod = pod(cronJob);
+            assertThat(pod.getPriorityClassName()).isNull();
+            assertThat(pod.getServiceAccountName()).isEqualTo("aliquot-doctor");
+            assertThat(pod.getSecurityContext().getRunAsNonRoot()).isTrue();
+            assertThat(pod.getSecurityContext().getSeccompProfile().getType()).isEqualTo("RuntimeDefault");
+        });
+        PodSpec check = pod(Chart.the(rendered, CronJob.class, "aliquot-doctor"));
+        assertThat(check.getContainers().getFirst().getArgs()).containsExactly("doctor");
+        assertThat(check.getVolumes()).hasSize(1);
+    }
 
-        PodSpec pod = doctor(Chart.render(DEFAULTS)).orElseThrow();
-        assertThat(pod.getPriorityClassName()).isNull();
-        assertThat(pod.getServiceAccountName()).isEqualTo("aliquot-doctor");
-        assertThat(pod.getSecurityContext().getRunAsNonRoot()).isTrue();
-        assertThat(pod.getSecurityContext().getSeccompProfile().getType()).isEqualTo("RuntimeDefault");
-        assertThat(pod.getContainers().getFirst().getArgs()).containsExactly("doctor");
-        assertThat(pod.getVolumes()).hasSize(1);
+    /** The pod is ready when the archive is complete, and the container from which it is copied has no token. */
+    @Test
+    void theDoctorsArchiveIsWrittenBeforeItsPodIsReady() {
+        PodSpec pod = pod(Chart.the(Chart.render(DEFAULTS), CronJob.class, "aliquot-doctor-bundle"));
+
+        assertThat(pod.getInitContainers().getFirst().getArgs())
+                .containsExactly("doctor", "--bundle", "/bundle/aliquot.tar.gz");
+        Container archive = pod.getContainers().getFirst();
+        assertThat(archive.getVolumeMounts())
+                .extracting(VolumeMount::getMountPath)
+                .containsExactly("/bundle");
+        assertThat(archive.getImage())
+                .isEqualTo(pod.getInitContainers().getFirst().getImage());
     }
 
     @Test
@@ -203,6 +220,8 @@ class ChartTest {
                         "ghcr.io/aliquot-io/aliquot-device-plugin:" + version.group(1),
                         "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1),
                         "ghcr.io/aliquot-io/aliquot-device-plugin:" + version.group(1),
+                        "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1),
+                        "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1),
                         "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1));
         assertThat(containers(Chart.render(Chart.FOLDER.resolve("ci/private-registry-values.yaml"))))
                 .extracting(Container::getImage)
@@ -212,6 +231,8 @@ class ChartTest {
                         "registry.example.com:5000/mirror/aliquot-device-plugin:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-device-plugin:0.2.0-r1",
+                        "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1",
+                        "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1");
     }
 
@@ -929,15 +950,9 @@ class ChartTest {
         return Chart.the(rendered, Pod.class, "aliquot-test");
     }
 
-    /** The pod of a Job of the doctor. */
-    private static Optional<PodSpec> doctor(List<Rendered> rendered) {
-        return Chart.all(rendered, CronJob.class).stream()
-                .findFirst()
-                .map(cronJob -> cronJob.getSpec()
-                        .getJobTemplate()
-                        .getSpec()
-                        .getTemplate()
-                        .getSpec());
+    /** The pod of a CronJob's Jobs. */
+    private static PodSpec pod(CronJob cronJob) {
+        return cronJob.getSpec().getJobTemplate().getSpec().getTemplate().getSpec();
     }
 
     private static List<Container> containers(List<Rendered> rendered) {
@@ -950,7 +965,10 @@ class ChartTest {
             containers.addAll(pod.getInitContainers());
             containers.addAll(pod.getContainers());
         }
-        doctor(rendered).ifPresent(pod -> containers.addAll(pod.getContainers()));
+        for (CronJob cronJob : Chart.all(rendered, CronJob.class)) {
+            containers.addAll(pod(cronJob).getInitContainers());
+            containers.addAll(pod(cronJob).getContainers());
+        }
         return containers;
     }
 

@@ -58,7 +58,7 @@ class RbacTest {
         assertThat(Chart.all(RENDERED, RoleBinding.class))
                 .flatExtracting(RoleBinding::getSubjects)
                 .extracting(Subject::getName)
-                .containsOnly("aliquot-scheduler");
+                .containsOnly("aliquot-scheduler", "aliquot-doctor");
     }
 
     @Test
@@ -146,11 +146,15 @@ class RbacTest {
                         "apps/daemonsets: list",
                         "discovery.k8s.io/endpointslices: list",
                         "admissionregistration.k8s.io/mutatingwebhookconfigurations: list",
+                        "admissionregistration.k8s.io/validatingadmissionpolicies: list",
+                        "admissionregistration.k8s.io/validatingadmissionpolicybindings: list",
                         "apiregistration.k8s.io/apiservices v1alpha1.gpu.aliquot.io: get",
                         "node.k8s.io/runtimeclasses: list",
                         "coordination.k8s.io/leases: list",
                         "authorization.k8s.io/subjectaccessreviews: create");
         assertThat(rolesOf("aliquot-doctor")).containsExactly("aliquot-doctor");
+        assertThat(rules(Chart.the(RENDERED, Role.class, "aliquot-doctor").getRules()))
+                .containsExactlyInAnyOrder("pods/log: get", "configmaps aliquot-kube-scheduler aliquot-logging: get");
     }
 
     @Test
@@ -200,7 +204,7 @@ class RbacTest {
     void withoutTheDoctorNothingOfItIsInstalled() {
         assertThat(Chart.renderWith(Map.of("doctor.enabled", false)))
                 .extracting(one -> one.object().getMetadata().getName())
-                .doesNotContain("aliquot-doctor");
+                .doesNotContain("aliquot-doctor", "aliquot-doctor-bundle");
     }
 
     @Test
@@ -256,7 +260,8 @@ class RbacTest {
                 "scheduler/role.yaml",
                 "device-plugin/clusterrole.yaml",
                 "ca-bundles/clusterrole.yaml",
-                "doctor/clusterrole.yaml"
+                "doctor/clusterrole.yaml",
+                "doctor/role.yaml"
             })
     void everyRuleHasAReasonAboveIt(String template) throws IOException {
         List<String> lines =

@@ -404,12 +404,21 @@ final class ClusterChecks {
                 .flatMap(pod -> state.warnings().getOrDefault(pod.getMetadata().getUid(), List.of()).reversed().stream()
                         // Which says nothing but the pod's name.
                         .filter(event -> !"BackOff".equals(event.getReason()))
+                        .filter(event -> !quotesCommand(event.getMessage()))
                         .filter(event -> RUNTIME_FAILURE
                                 .matcher(String.valueOf(event.getMessage()))
                                 .find())
                         .limit(1)
                         .map(event -> notStarting(pod, event)))
                 .toList();
+    }
+
+    /**
+     * Whether a message of the kubelet's quotes a container's command, as that of a program which the image lacks does ({@code
+     * exec: "tool --token=…": executable file not found in $PATH}): no fault of the node's, and others may read it.
+     */
+    static boolean quotesCommand(String message) {
+        return String.valueOf(message).contains("exec: ");
     }
 
     private static Finding notStarting(Pod pod, Event event) {

@@ -5,7 +5,6 @@ import io.aliquot.api.nodes.NodeLabel;
 import io.aliquot.api.tls.PinnedTrust;
 import io.aliquot.api.tls.TlsContext;
 import io.aliquot.scheduler.apiserver.client.ApiServerClient;
-import io.aliquot.scheduler.apiserver.client.ApiServerClient.Answer;
 import io.fabric8.kubernetes.api.model.Event;
 import io.fabric8.kubernetes.api.model.ListOptions;
 import io.fabric8.kubernetes.api.model.ListOptionsBuilder;
@@ -16,10 +15,6 @@ import io.fabric8.kubernetes.api.model.node.v1.RuntimeClass;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.io.IOException;
 import java.net.InetSocketAddress;
-import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse.BodyHandlers;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -39,8 +34,6 @@ final class ClusterReader {
     private static final Duration TIMEOUT = Duration.ofSeconds(2);
     /** Where everything fails, the first ones tell why. */
     private static final int MOST_PODS_EXPLAINED = 50;
-
-    private static final int FORBIDDEN = 403;
 
     private final KubernetesClient client;
     private final ApiServerClient apiServer;
@@ -173,49 +166,19 @@ final class ClusterReader {
         return answers;
     }
 
-    /**
-     * What a pod says of its readiness: through the API server, and where the caller may not, as the Job's account may not,
-     * directly.
-     */
+    /** What a pod says of its readiness. */
     private Optional<String> readiness(Pod pod, int port) {
+        var metrics = new PodPort(
+                pod.getMetadata().getNamespace(),
+                pod.getMetadata().getName(),
+                Optional.ofNullable(pod.getStatus().getPodIP()),
+                port);
         try {
-            Answer answer = apiServer.get(
-                    "/api/v1/namespaces/%s/pods/%s:%d/proxy/readyz"
-                            .formatted(
-                                    pod.getMetadata().getNamespace(),
-                                    pod.getMetadata().getName(),
-                                    port),
-                    "text/plain, application/json",
-                    TIMEOUT);
-            if (answer.code() != FORBIDDEN) {
-                // The API server's own error is a Status, in JSON.
-                return Optional.of(answer.text()).filter(text -> !text.startsWith("{"));
-            }
-            return directReadiness(pod, port);
+            // The API server's own error is a Status, in JSON.
+            return Optional.of(metrics.get(apiServer, "/readyz").text()).filter(text -> !text.startsWith("{"));
         } catch (IOException e) {
             return Optional.empty();
         }
-    }
-
-    private static Optional<String> directReadiness(Pod pod, int port) throws IOException {
-        if (pod.getStatus().getPodIP() == null) {
-            return Optional.empty();
-        }
-        try (HttpClient http = HttpClient.newBuilder().connectTimeout(TIMEOUT).build()) {
-            var request = HttpRequest.newBuilder(
-                            URI.create("http://" + host(pod.getStatus().getPodIP()) + ":" + port + "/readyz"))
-                    .timeout(TIMEOUT)
-                    .build();
-            return Optional.of(http.send(request, BodyHandlers.ofString()).body());
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            return Optional.empty();
-        }
-    }
-
-    /** An address as in a URL. */
-    private static String host(String address) {
-        return address.contains(":") ? "[" + address + "]" : address;
     }
 
     private static Map<String, X509Certificate> serving(List<Pod> pods) {

@@ -2,11 +2,15 @@ package io.aliquot.scheduler.doctor;
 
 import ch.qos.logback.classic.Level;
 import io.aliquot.api.format.JsonFields;
+import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.fabric8.kubernetes.client.ConfigBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import io.fabric8.kubernetes.client.KubernetesClientException;
+import java.io.IOException;
 import java.io.PrintStream;
+import java.io.UncheckedIOException;
+import java.nio.file.Path;
 import java.time.Clock;
 import java.util.ArrayList;
 import java.util.List;
@@ -54,7 +58,9 @@ public final class Doctor {
                 .build();
         try (KubernetesClient client =
                 new KubernetesClientBuilder().withConfig(config).build()) {
-            return run(options.get(), client, clock, nanoTime, out);
+            return options.get().bundle().isPresent()
+                    ? bundle(options.get(), options.get().bundle().get(), client, clock, nanoTime, out, err)
+                    : run(options.get(), client, clock, nanoTime, out);
         } catch (KubernetesClientException e) {
             err.println(
                     "aliquot doctor: cannot read the cluster at " + config.getMasterUrl() + ": " + message(e)
@@ -65,6 +71,47 @@ public final class Doctor {
 
     private static int run(
             Options options, KubernetesClient client, Clock clock, LongSupplier nanoTime, PrintStream out) {
+        Diagnosis diagnosis = diagnose(options, client, clock, nanoTime);
+        out.println(diagnosis.print(options.json()));
+        return diagnosis.findings().isEmpty() ? HEALTHY : FOUND;
+    }
+
+    /** Writes the archive, also if the findings are incomplete or there are none because the caller may not read enough. */
+    private static int bundle(
+            Options options,
+            Path file,
+            KubernetesClient client,
+            Clock clock,
+            LongSupplier nanoTime,
+            PrintStream out,
+            PrintStream err) {
+        String server = client.getKubernetesVersion().getGitVersion(); // fails if there is no API server
+        var apiServer = new ApiServerClient(client.getConfiguration());
+        try (var bundle = new Bundle(file, apiServer, clock.instant(), nanoTime, err)) {
+            err.println("Checking the installation, Kubernetes " + server);
+            try {
+                Diagnosis diagnosis = diagnose(options, client, clock, nanoTime);
+                out.println(diagnosis.print(options.json()));
+                bundle.addFindings(diagnosis.print(false), diagnosis.print(true));
+            } catch (KubernetesClientException e) {
+                bundle.addError("findings.json", message(e));
+            }
+            bundle.addCluster();
+            bundle.complete();
+            return HEALTHY;
+        } catch (IOException | UncheckedIOException e) {
+            err.println("aliquot doctor: cannot write " + file + ": " + e.getMessage() + "; choose another folder");
+            return COULD_NOT_LOOK;
+        }
+    }
+
+    private record Diagnosis(ClusterState state, List<Finding> findings, int probed) {
+        String print(boolean json) {
+            return json ? json(findings, state) : text(findings, state, probed);
+        }
+    }
+
+    private static Diagnosis diagnose(Options options, KubernetesClient client, Clock clock, LongSupplier nanoTime) {
         ClusterState state = new ClusterReader(client).read();
         var findings = new ArrayList<>(ClusterChecks.all(state, clock.instant()));
         findings.addAll(NodeChecks.all(state));
@@ -76,8 +123,7 @@ public final class Doctor {
                     .toList();
             findings.addAll(probe.run(state, probed));
         }
-        out.println(options.json() ? json(findings, state) : text(findings, state, probed.size()));
-        return findings.isEmpty() ? HEALTHY : FOUND;
+        return new Diagnosis(state, findings, probed.size());
     }
 
     static String text(List<Finding> findings, ClusterState state, int probed) {

@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.doctor;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Optional;
@@ -11,8 +13,9 @@ import java.util.Optional;
  * @param probe whether pods are created that show whether limits hold
  * @param namespace where they are created
  * @param image their image; empty for that of the node agents
+ * @param bundle where the archive for others is written; empty if none is
  */
-record Options(boolean json, boolean probe, String namespace, Optional<String> image) {
+record Options(boolean json, boolean probe, String namespace, Optional<String> image, Optional<Path> bundle) {
     static final String USAGE = """
             aliquot doctor [OPTION...]: says what is wrong with an installation of Aliquot, a sentence for each finding
 
@@ -22,10 +25,12 @@ record Options(boolean json, boolean probe, String namespace, Optional<String> i
               --no-probe              does not
               -n, --namespace NAME    where these pods are created (default); not Aliquot's own namespace
               --probe-image IMAGE     their image, with a shell and grep; the default is that of the node agents
+              --bundle FILE           also writes FILE, a .tar.gz for whoever is to help: the findings, logs, events, metrics and
+                                      the configuration of Aliquot, without Secrets and what other pods contain
               -h, --help              prints this text
 
             Reads the cluster of KUBECONFIG, or of the pod that it runs in, with the caller's rights. Exit codes: 0 nothing
-            was found, 1 there are findings, 2 the doctor could not look.
+            was found, or FILE is written, 1 there are findings, 2 the doctor could not look, or not write FILE.
             """;
 
     /**
@@ -35,7 +40,7 @@ record Options(boolean json, boolean probe, String namespace, Optional<String> i
      * @throws IllegalArgumentException if they are invalid, with what to write instead
      */
     static Optional<Options> parse(List<String> arguments) {
-        var options = new Options(false, false, "default", Optional.empty());
+        var options = new Options(false, false, "default", Optional.empty(), Optional.empty());
         for (Iterator<String> rest = arguments.iterator(); rest.hasNext(); ) {
             String argument = rest.next();
             switch (argument) {
@@ -47,6 +52,7 @@ record Options(boolean json, boolean probe, String namespace, Optional<String> i
                 case "--probe" -> options = options.withProbe(true);
                 case "--no-probe" -> options = options.withProbe(false);
                 case "-n", "--namespace" -> options = options.withNamespace(value(argument, rest));
+                case "--bundle" -> options = options.withBundle(file(value(argument, rest)));
                 case "--probe-image" -> options = options.withImage(value(argument, rest));
                 default ->
                     throw new IllegalArgumentException(
@@ -72,19 +78,33 @@ record Options(boolean json, boolean probe, String namespace, Optional<String> i
         };
     }
 
+    private static Path file(String name) {
+        Path file = Path.of(name).toAbsolutePath();
+        Path folder = file.getParent();
+        if (folder == null || Files.isDirectory(file) || !Files.isDirectory(folder)) {
+            throw new IllegalArgumentException(
+                    "--bundle takes the name of a file in a folder that exists, and \"" + name + "\" is none");
+        }
+        return file;
+    }
+
     private Options withJson(boolean json) {
-        return new Options(json, probe, namespace, image);
+        return new Options(json, probe, namespace, image, bundle);
     }
 
     private Options withProbe(boolean probe) {
-        return new Options(json, probe, namespace, image);
+        return new Options(json, probe, namespace, image, bundle);
     }
 
     private Options withNamespace(String namespace) {
-        return new Options(json, probe, namespace, image);
+        return new Options(json, probe, namespace, image, bundle);
     }
 
     private Options withImage(String image) {
-        return new Options(json, probe, namespace, Optional.of(image));
+        return new Options(json, probe, namespace, Optional.of(image), bundle);
+    }
+
+    private Options withBundle(Path bundle) {
+        return new Options(json, probe, namespace, image, Optional.of(bundle));
     }
 }

@@ -279,6 +279,9 @@ class ClusterChecksTest {
                 List.of(
                         warning("FailedCreatePodSandBox", message),
                         warning("FailedMount", "not yet"),
+                        warning(
+                                "Failed",
+                                "nvidia-container-runtime: exec: \"tool --token=x\": executable file not found"),
                         warning("BackOff", "Back-off restarting failed container main in pod nvidia-train_team(u)")));
 
         assertFinding("pod-start", "does not start on node node1: " + message);

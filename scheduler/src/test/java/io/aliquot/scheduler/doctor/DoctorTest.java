@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.fabric8.kubernetes.api.model.NodeSystemInfoBuilder;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.nio.file.Path;
 import java.time.Clock;
 import java.time.Instant;
 import java.time.ZoneOffset;
@@ -27,8 +28,8 @@ class DoctorTest {
 
     @Test
     void anUnknownOptionEndsWithStatus2() {
-        assertThat(run("--bundle")).isEqualTo(2);
-        assertThat(err.toString(UTF_8)).contains("there is no option \"--bundle\"");
+        assertThat(run("--bundles")).isEqualTo(2);
+        assertThat(err.toString(UTF_8)).contains("there is no option \"--bundles\"");
     }
 
     private int run(String... arguments) {
@@ -42,10 +43,22 @@ class DoctorTest {
 
     @Test
     void theLastOfTwoOptionsThatContradictEachOtherCounts() {
-        assertThat(Options.parse(List.of("--probe", "-o", "json", "--no-probe", "-n", "team", "--probe-image", "a:1")))
-                .contains(new Options(true, false, "team", Optional.of("a:1")));
+        assertThat(Options.parse(List.of(
+                        "--probe",
+                        "-o",
+                        "json",
+                        "--no-probe",
+                        "-n",
+                        "team",
+                        "--probe-image",
+                        "a:1",
+                        "--bundle",
+                        "/tmp/a")))
+                .contains(new Options(true, false, "team", Optional.of("a:1"), Optional.of(Path.of("/tmp/a"))));
         assertThatThrownBy(() -> Options.parse(List.of("-o", "yaml"))).hasMessageContaining("text or json");
         assertThatThrownBy(() -> Options.parse(List.of("-n"))).hasMessageContaining("write a value after -n");
+        assertThatThrownBy(() -> Options.parse(List.of("--bundle", "/missing/a.tar.gz")))
+                .hasMessageContaining("in a folder that exists, and \"/missing/a.tar.gz\" is none");
     }
 
     @Test
