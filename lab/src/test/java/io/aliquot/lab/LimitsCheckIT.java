@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /** Programs to which their container's limits do not apply are found, and those that hide from them are ended. */
-@NodeKind.Required(NodeKind.DEFAULT_RUNTIME)
+@NodeKind.Required({NodeKind.DEFAULT_RUNTIME, NodeKind.RUNTIME_CLASS})
 @ExtendWith(LabExtension.class)
 class LimitsCheckIT {
     private static final Duration IN_TIME = Duration.ofSeconds(30);
