@@ -4,7 +4,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.parallel.Isolated;
 
 /** Where NVIDIA's runtime gives GPUs to the containers of pods that name it by a RuntimeClass. */
-@NodeKind.Required(NodeKind.RUNTIME_CLASS)
+@NodeKind.Required(value = NodeKind.RUNTIME_CLASS, because = "each kind has such a class of its own")
 @LongTier.Only
 @Isolated
 class GpuIsolationRuntimeClassIT extends GpuIsolation {

@@ -9,6 +9,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.stream.Collectors;
+import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.BeforeAllCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.ExtensionContext.Namespace;
@@ -20,14 +21,15 @@ import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * Injects the {@link Lab}, a new {@link TestNamespace} and a {@link RuntimeClassNode} into a test, and adds their state to a
- * failure of the test.
+ * failure of the test. Records which kinds of node each test has run on, for {@link SupportMatrix}.
  *
  * <p>Two classes with this extension run at a time. Each gets a node, of the {@linkplain NodeKind.Required required} kind, on
  * which all its pods run, and which no other class uses meanwhile. A class that does more to the cluster than to create pods is
  * {@link Isolated}: it runs alone, and has all nodes if it requires no kind. Classes without this extension, such as the chart's,
  * use no node and run beside the first two.
  */
-final class LabExtension implements BeforeAllCallback, ParameterResolver, TestExecutionExceptionHandler {
+final class LabExtension
+        implements BeforeAllCallback, AfterEachCallback, ParameterResolver, TestExecutionExceptionHandler {
     private static final Namespace STORE = Namespace.create(LabExtension.class);
     private static final String NODE = "node";
 
@@ -66,6 +68,9 @@ final class LabExtension implements BeforeAllCallback, ParameterResolver, TestEx
     public void beforeAll(ExtensionContext context) throws InterruptedException {
         Class<?> test = context.getRequiredTestClass();
         Optional<NodeKind.Required> required = Optional.ofNullable(test.getAnnotation(NodeKind.Required.class));
+        if (required.isPresent()) {
+            TestResult.skipped(test, required.get()).forEach(TestResult::append);
+        }
         if (required.isEmpty() && test.isAnnotationPresent(Isolated.class)) {
             return;
         }
@@ -83,6 +88,24 @@ final class LabExtension implements BeforeAllCallback, ParameterResolver, TestEx
         store.put(NODE, node);
         if (node.equals(lab.node(NodeKind.RUNTIME_CLASS))) {
             store.put(RuntimeClassNode.class, new RuntimeClassNode(lab));
+        }
+    }
+
+    /** Records the result for each kind of node that the test's pods had containers on. */
+    @Override
+    public void afterEach(ExtensionContext context) {
+        Store store = context.getStore(STORE);
+        TestNamespace namespace = store.get(TestNamespace.class, TestNamespace.class);
+        if (namespace == null) {
+            return;
+        }
+        Lab lab = lab(context);
+        Set<String> nodes = namespace.nodesWithContainers();
+        for (NodeKind kind : NodeKind.values()) {
+            boolean exists = kind != NodeKind.RUNTIME_CLASS || store.get(RuntimeClassNode.class) != null;
+            if (exists && nodes.contains(lab.node(kind))) {
+                TestResult.of(context, kind).append();
+            }
         }
     }
 
