@@ -20,6 +20,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.parallel.Isolated;
 
 /** On a node whose containers get GPU and limits by one CDI device, none has the one without the other. Takes a minute. */
+@NodeKind.Required(value = NodeKind.CDI, because = "the agent writes no CDI devices there")
 @ExtendWith(LabExtension.class)
 @Isolated
 @LongTier.Only

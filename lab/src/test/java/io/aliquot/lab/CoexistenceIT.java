@@ -124,7 +124,7 @@ class CoexistenceIT {
                 .expectSuccess()
                 .replaceFirst("(?s).*UUID: ([^)]*)\\).*", "$1");
         try {
-            label(lab, node, Labels.GPU + "=" + Labels.GPU_ON);
+            lab.label(node, Labels.GPU + "=" + Labels.GPU_ON);
             namespace.create(Pods.onNode(Pods.withGpuMemory(lab, "ours", 1000), node));
             awaitTrue(
                     "the node's inventory names the conflict",
@@ -136,7 +136,7 @@ class CoexistenceIT {
                     EVENTUALLY,
                     () -> namespace.awaitUnschedulable("ours").contains("Insufficient " + Resources.MEMORY));
 
-            label(lab, node, Labels.OPERATOR_PLUGIN + "=" + Labels.OPERATOR_PLUGIN_OFF);
+            lab.label(node, Labels.OPERATOR_PLUGIN + "=" + Labels.OPERATOR_PLUGIN_OFF);
 
             Pod ours = namespace.awaitRunning("ours", EVENTUALLY);
             assertThat(Allocations.inventory(lab, node).gpus())
@@ -158,19 +158,8 @@ class CoexistenceIT {
                     .contains(held);
         } finally {
             namespace.deleteAllPods();
-            label(lab, node, Labels.GPU + "-");
-            awaitTrue(
-                    "the node has left Aliquot",
-                    EVENTUALLY.multipliedBy(2),
-                    () -> !lab.client()
-                                    .nodes()
-                                    .withName(node)
-                                    .get()
-                                    .getMetadata()
-                                    .getLabels()
-                                    .containsKey(Labels.NODE_AGENT)
-                            && !hasInventory(lab, node));
-            label(lab, node, Labels.OPERATOR_PLUGIN + "-");
+            RuntimeClassNode.leave(lab, node);
+            lab.label(node, Labels.OPERATOR_PLUGIN + "-");
         }
         assertThat(lab.client().nodes().withName(node).get().getStatus().getAllocatable())
                 .doesNotContainKeys(Resources.MEMORY, Resources.MEMORY_PERCENTAGE, Resources.CORES);
@@ -179,10 +168,6 @@ class CoexistenceIT {
                 EVENTUALLY,
                 () -> lab.allocatable(node, ForeignResources.NVIDIA_GPU) == 8);
         namespace.run(Pods.withLimits(lab, "again", ONE_GPU));
-    }
-
-    private static void label(Lab lab, String node, String label) {
-        lab.kubectl("label", "--overwrite", "node", node, label).expectSuccess();
     }
 
     private static boolean hasInventory(Lab lab, String node) {

@@ -29,7 +29,6 @@ import org.junit.jupiter.api.parallel.Isolated;
 import tools.jackson.databind.JsonNode;
 
 /** That the doctor names what is wrong, and nothing where nothing is: faults are planted one after the other. */
-@NodeKind.Required(NodeKind.DEFAULT_RUNTIME)
 @ExtendWith(LabExtension.class)
 @LongTier.Only
 @Isolated

@@ -199,6 +199,17 @@ abstract class GpuIsolation {
                 .isEmpty();
     }
 
+    /** Where NVIDIA's runtime is not the default, nothing reads the variable. */
+    static void assertAMonitorSeesNoGpu(Lab lab, TestNamespace namespace) {
+        namespace.run(monitor(lab));
+
+        assertThat(namespace
+                        .exec("monitor", "printenv", "NVIDIA_VISIBLE_DEVICES")
+                        .expectSuccess())
+                .isEqualTo("all\n");
+        assertSeesNoGpu(namespace, "monitor");
+    }
+
     /** A pod without a GPU request whose spec names all GPUs, as NVIDIA's DaemonSets do. */
     static Pod monitor(Lab lab) {
         return Pods.withoutGpu(lab, "monitor")

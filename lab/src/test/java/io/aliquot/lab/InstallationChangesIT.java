@@ -63,7 +63,7 @@ class InstallationChangesIT {
         try {
             uninstall(lab);
             awaitTrue("the other node's kubelet has forgotten an earlier test's agent", FORGETS, () -> hasNoVgpus(lab));
-            setDefaultRuntime(lab, "runc");
+            lab.setDefaultRuntime(lab.node(NodeKind.DEFAULT_RUNTIME), "runc");
             label(lab);
             startAgain(lab, namespace, workloads);
             ClusterSnapshot first = ClusterSnapshot.of(lab.client());
@@ -100,7 +100,7 @@ class InstallationChangesIT {
             podsStartWithoutAnyReplica(lab, namespace);
         } finally {
             lab.kubectl("delete", "--namespace", namespace.name(), "-f", workloads.toString());
-            setDefaultRuntime(lab, "nvidia");
+            lab.setDefaultRuntime(lab.node(NodeKind.DEFAULT_RUNTIME), "nvidia");
             label(lab);
             lab.aliquot("up", "--no-build").expectSuccess();
         }
@@ -132,15 +132,6 @@ class InstallationChangesIT {
                 .expectSuccess();
         lab.kubectl("delete", "runtimeclass", "nvidia", "--ignore-not-found").expectSuccess();
         lab.kubectl("delete", "namespace", Lab.NAMESPACE).expectSuccess();
-    }
-
-    /** Of the node where NVIDIA's is the default. */
-    private static void setDefaultRuntime(Lab lab, String runtime) {
-        String node = lab.node(NodeKind.DEFAULT_RUNTIME);
-        String setting = "s/default_runtime_name = .*/default_runtime_name = \"%s\"/".formatted(runtime);
-        lab.onNode(node, "sed", "-i", setting, "/etc/containerd/config.toml").expectSuccess();
-        lab.kill(node + "/containerd");
-        lab.start(node + "/containerd");
     }
 
     private static void label(Lab lab) {

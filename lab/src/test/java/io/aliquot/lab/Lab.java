@@ -121,13 +121,15 @@ final class Lab implements AutoCloseable {
         return List.of(setting("NODES").split(" ", -1));
     }
 
-    /** The node of a kind, one of {@link #nodes()}. */
+    /** The node of a kind, one of {@link #nodes()} if they have one of it. */
     String node(NodeKind kind) {
         String cdi = setting("CDI_NODE");
         return switch (kind) {
             case CDI -> cdi;
             case DEFAULT_RUNTIME ->
                 nodes().stream().filter(node -> !node.equals(cdi)).findFirst().orElseThrow();
+            case RUNTIME_CLASS -> otherNode();
+            case CDI_SYSTEMD -> virtualMachine();
         };
     }
 
@@ -277,6 +279,19 @@ final class Lab implements AutoCloseable {
     void awaitAgents() {
         kubectl("rollout", "status", "daemonset/aliquot-device-plugin", "--namespace", NAMESPACE, "--timeout=120s")
                 .expectSuccess();
+    }
+
+    /** Sets a label of a node, or removes it: {@code key=value}, {@code key-}. */
+    void label(String node, String label) {
+        kubectl("label", "--overwrite", "node", node, label).expectSuccess();
+    }
+
+    /** Sets the runtime of a node's containers without a RuntimeClass, and restarts containerd, which their pods survive. */
+    void setDefaultRuntime(String node, String runtime) {
+        String setting = "s/default_runtime_name = .*/default_runtime_name = \"%s\"/".formatted(runtime);
+        onNode(node, "sed", "-i", setting, "/etc/containerd/config.toml").expectSuccess();
+        kill(node + "/containerd");
+        start(node + "/containerd");
     }
 
     /** Sends SIGKILL to a program of the lab, such as {@code node1/kubelet}. */

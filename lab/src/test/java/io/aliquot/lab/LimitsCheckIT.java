@@ -20,7 +20,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /** Programs to which their container's limits do not apply are found, and those that hide from them are ended. */
-@NodeKind.Required(NodeKind.DEFAULT_RUNTIME)
+@NodeKind.Required(
+        value = {NodeKind.DEFAULT_RUNTIME, NodeKind.RUNTIME_CLASS},
+        because = "`CdiInjectionIT`: such a container does not start")
 @ExtendWith(LabExtension.class)
 class LimitsCheckIT {
     private static final Duration IN_TIME = Duration.ofSeconds(30);

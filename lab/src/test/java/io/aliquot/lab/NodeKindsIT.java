@@ -8,6 +8,7 @@ import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.apps.Deployment;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
@@ -19,7 +20,6 @@ import org.junit.jupiter.api.parallel.Isolated;
 @ExtendWith(LabExtension.class)
 @Isolated
 class NodeKindsIT {
-    private static final int PODS = 4;
     private static final int CORES = 30;
     private static final Map<String, String> LIMITS =
             Map.of(Resources.MEMORY, "3000", Resources.CORES, Integer.toString(CORES));
@@ -43,21 +43,34 @@ class NodeKindsIT {
 
     @Test
     void thePodsOfADeploymentAreLimitedOnEachNode(Lab lab, TestNamespace namespace) {
+        assertADeploymentIsLimited(lab, namespace, 4, lab.nodes());
+    }
+
+    @Test
+    @LongTier.Only
+    void ninePodsOfADeploymentAreLimitedOnNodesOfThreeKinds(Lab lab, RuntimeClassNode third, TestNamespace namespace) {
+        var nodes = new ArrayList<>(lab.nodes());
+        nodes.add(third.name());
+
+        assertADeploymentIsLimited(lab, namespace, 9, nodes);
+    }
+
+    private static void assertADeploymentIsLimited(Lab lab, TestNamespace namespace, int replicas, List<String> nodes) {
         Pod pod = Pods.withAnnotations(
                 Pods.withLimits(lab, "share", LIMITS), Map.of(Annotations.NODE_PLACEMENT, "spread"));
         pod.getSpec().getContainers().getFirst().setCommand(List.of("sh", "-c", "vgpu-sample busy 600 > /tmp/busy"));
         Deployment share = lab.client()
-                .resource(Pods.deployment(pod, PODS))
+                .resource(Pods.deployment(pod, replicas))
                 .inNamespace(namespace.name())
                 .create();
         try {
             awaitTrue(
                     "the pods run",
                     EVENTUALLY,
-                    () -> pods(namespace).filter(TestNamespace::isReady).count() == PODS);
+                    () -> pods(namespace).filter(TestNamespace::isReady).count() == replicas);
 
             assertThat(pods(namespace).map(each -> each.getSpec().getNodeName()))
-                    .containsAll(lab.nodes());
+                    .containsAll(nodes);
             pods(namespace).map(each -> each.getMetadata().getName()).forEach(name -> assertIsLimited(namespace, name));
         } finally {
             lab.client().resource(share).delete();

@@ -4,6 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.fabric8.kubernetes.api.model.ContainerStatus;
 import io.fabric8.kubernetes.api.model.Event;
+import io.fabric8.kubernetes.api.model.EventSource;
 import io.fabric8.kubernetes.api.model.NamespaceBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodCondition;
@@ -18,11 +19,13 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 
 /** The namespace of one test. Closing it deletes its pods and waits until they are gone. */
 final class TestNamespace implements AutoCloseable {
@@ -241,6 +244,15 @@ final class TestNamespace implements AutoCloseable {
                 .withField("involvedObject.name", pod)
                 .list()
                 .getItems();
+    }
+
+    /** The nodes whose kubelet has written an event about a pod of this namespace. */
+    Set<String> nodesWithContainers() {
+        return client.v1().events().inNamespace(name).list().getItems().stream()
+                .map(Event::getSource)
+                .filter(source -> source != null && "kubelet".equals(source.getComponent()))
+                .map(EventSource::getHost)
+                .collect(Collectors.toSet());
     }
 
     Map<String, String> annotations(String pod) {

@@ -93,7 +93,9 @@ class WithoutAllocateIT {
     }
 
     @ParameterizedTest
-    @EnumSource(NodeKind.class)
+    @EnumSource(
+            value = NodeKind.class,
+            names = {"DEFAULT_RUNTIME", "CDI"})
     void aContainerThatRestartsAfterItsContainerRuntimeHasItsLimits(NodeKind kind, Lab lab, TestNamespace namespace)
             throws Exception {
         String node = lab.node(kind);
