@@ -17,7 +17,7 @@ image_inputs() {
                 {scheduler/target/aliquot-scheduler,simulator/target/aliquot-simulator}.jar
             ;;
         aliquot-device-plugin)
-            printf '%s\n' device-plugin/Dockerfile device-plugin/target/aliquot-device-plugin.jar device-plugin/target/lib \
+            printf '%s\n' device-plugin/{Dockerfile,java.options,entrypoint} device-plugin/target/{aliquot-device-plugin.jar,lib} \
                 native-shim/build/libaliquot.so native-shim/build/VERSION native-shim/build/{arbiter/aliquot-arbiter,hook/aliquot-hook} \
                 native-shim/build/fake-driver/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,aliquot-fake-driver}
             ;;

@@ -41,18 +41,6 @@ public final class DevicePlugin {
     /** The host's in each container (kernel: drivers/char/random.c). */
     private static final Path BOOT_ID = Path.of("/proc/sys/kernel/random/boot_id");
 
-    private static final NvmlSession.Opener NVML = new NvmlSession.Opener() {
-        @Override
-        public Nvml open() throws NvmlException {
-            return Nvml.open(Nvml.LIBRARY, SYS);
-        }
-
-        @Override
-        public Optional<String> loadedDriver() {
-            return firstLine(SYS.resolve("module/nvidia/version"));
-        }
-    };
-
     private static final Duration INTERVAL = Duration.ofSeconds(5);
     private static final int EXIT_RESTART = 1;
     private static final int EXIT_INVALID_SETTINGS = 2;
@@ -76,6 +64,22 @@ public final class DevicePlugin {
             e.printStackTrace();
             System.exit(EXIT_RESTART);
         }
+    }
+
+    private static NvmlSession.Opener nvml(Settings settings) {
+        return new NvmlSession.Opener() {
+            @Override
+            public Nvml open() throws NvmlException {
+                return settings.driverRoot().isPresent()
+                        ? Nvml.openBelow(settings.driverRoot().get(), SYS)
+                        : Nvml.open(Nvml.LIBRARY, SYS);
+            }
+
+            @Override
+            public Optional<String> loadedDriver() {
+                return firstLine(SYS.resolve("module/nvidia/version"));
+            }
+        };
     }
 
     /** What the kernel says in a file; empty if it has none. */
@@ -117,7 +121,7 @@ public final class DevicePlugin {
             AgentCertificate certificate = AgentCertificate.create();
             var agent = new NodeAgent(
                     settings,
-                    NVML,
+                    nvml(settings),
                     registrar,
                     files,
                     HOST,

@@ -26,6 +26,8 @@ import java.util.regex.Pattern;
  *     <code>{uuid}</code>
  * @param injection {@code ALIQUOT_DEVICE_INJECTION}: how containers get GPUs and limits, {@code cdi} or {@code runtime}; empty
  *     for {@code auto}, the default, which is {@code cdi} where the container runtime resolves CDI names and CDI names the GPUs
+ * @param driverRoot {@code ALIQUOT_DRIVER_ROOT}: the folder below which NVIDIA's driver is installed; default none: NVIDIA's
+ *     runtime gives this container the driver
  * @param kubeletRoot {@code ALIQUOT_KUBELET_ROOT}: the kubelet's folder, with its sockets of device plugins and of
  *     PodResources; default {@code /var/lib/kubelet}
  * @param labelGpuOperator {@code ALIQUOT_LABEL_GPU_OPERATOR}: {@code true}: keeps the GPU Operator's device plugin off the
@@ -50,6 +52,7 @@ record Settings(
         int slots,
         VisibleDevices visibleDevices,
         Optional<DeviceInjection> injection,
+        Optional<Path> driverRoot,
         Path kubeletRoot,
         boolean labelGpuOperator,
         Optional<String> readyResource,
@@ -79,6 +82,10 @@ record Settings(
                 "ALIQUOT_SLOTS", Integer.toString(SlotCount.DEFAULT), text -> SlotCount.parse("slots", text));
         var visibleDevices = reader.read("ALIQUOT_VISIBLE_DEVICES", "{uuid}", Settings::visibleDevices);
         var injection = reader.read("ALIQUOT_DEVICE_INJECTION", "auto", Settings::injection);
+        var driverRoot = reader.read(
+                "ALIQUOT_DRIVER_ROOT",
+                "",
+                text -> Optional.of(text).filter(root -> !root.isEmpty()).map(Settings::folder));
         var kubeletRoot = reader.read("ALIQUOT_KUBELET_ROOT", "/var/lib/kubelet", Settings::folder);
         var labelGpuOperator = reader.read("ALIQUOT_LABEL_GPU_OPERATOR", "false", Settings::trueOrFalse);
         var readyResource = reader.read("ALIQUOT_READY_RESOURCE", "", Settings::readyResource);
@@ -96,6 +103,7 @@ record Settings(
                 slots.orElseThrow(),
                 visibleDevices.orElseThrow(),
                 injection.orElseThrow(),
+                driverRoot.orElseThrow(),
                 kubeletRoot.orElseThrow(),
                 labelGpuOperator.orElseThrow(),
                 readyResource.orElseThrow(),

@@ -25,6 +25,7 @@ final class SettingsTest {
         assertThat(settings.fatalXids()).isEmpty();
         assertThat(settings.readyResource()).isEmpty();
         assertThat(settings.injection()).isEmpty();
+        assertThat(settings.driverRoot()).isEmpty();
     }
 
     @Test
@@ -48,6 +49,7 @@ final class SettingsTest {
                 "NODE_NAME", "n",
                 "ALIQUOT_SLOTS", "20",
                 "ALIQUOT_VISIBLE_DEVICES", "runtime.nvidia.com/gpu={uuid}",
+                "ALIQUOT_DRIVER_ROOT", "/driver",
                 "ALIQUOT_KUBELET_ROOT", "/k/",
                 "ALIQUOT_STATE_DIR", "/s",
                 "ALIQUOT_METRICS_PORT", "0",
@@ -56,6 +58,7 @@ final class SettingsTest {
 
         assertThat(settings.slots()).isEqualTo(20);
         assertThat(settings.visibleDevices().template()).isEqualTo("runtime.nvidia.com/gpu={uuid}");
+        assertThat(settings.driverRoot()).hasValue(Path.of("/driver"));
         assertThat(settings.devicePlugins()).isEqualTo(Path.of("/k/device-plugins"));
         assertThat(settings.podResources()).isEqualTo(Path.of("/k/pod-resources"));
         assertThat(settings.metricsPort()).isZero();
@@ -70,6 +73,7 @@ final class SettingsTest {
                         "ALIQUOT_LOW_FLOOR", "101",
                         "ALIQUOT_VISIBLE_DEVICES", "all",
                         "ALIQUOT_STATE_DIR", "here",
+                        "ALIQUOT_DRIVER_ROOT", "there",
                         "ALIQUOT_METRICS_PORT", "70000",
                         "ALIQUOT_IGNORE_XIDS", "all",
                         "ALIQUOT_FATAL_XIDS", "13,,48")))
@@ -80,6 +84,7 @@ final class SettingsTest {
                 .hasMessageContaining("\"0\" is not a number of slots from 1 to 1000")
                 .hasMessageContaining("ALIQUOT_VISIBLE_DEVICES: expected a template")
                 .hasMessageContaining("ALIQUOT_STATE_DIR: expected an absolute path, found \"here\"")
+                .hasMessageContaining("ALIQUOT_DRIVER_ROOT: expected an absolute path, found \"there\"")
                 .hasMessageContaining("ALIQUOT_METRICS_PORT: expected a port from 0 to 65535, found \"70000\"")
                 .hasMessageContaining("ALIQUOT_IGNORE_XIDS: expected XIDs from 1 to 9999")
                 .hasMessageContaining("ALIQUOT_FATAL_XIDS: expected XIDs from 1 to 9999");

@@ -130,6 +130,15 @@ public final class Nvml implements AutoCloseable {
         return new Nvml(opened, new GpuTopology(opened, sys), sys);
     }
 
+    /**
+     * The same with the library of a driver that is installed below a folder, where no runtime gives this container the driver.
+     *
+     * @param driverRoot as NVIDIA's components call it: {@code /} of the host or of a driver container, wherever it is mounted
+     */
+    public static Nvml openBelow(Path driverRoot, Path sys) throws NvmlException {
+        return open(NvmlLibrary.find(driverRoot).toString(), sys);
+    }
+
     /** The version of the loaded driver. */
     public String driverVersion() throws NvmlException {
         return library.text("nvmlSystemGetDriverVersion");

@@ -3,6 +3,8 @@ package io.aliquot.deviceplugin.nvml;
 import com.sun.jna.Native;
 import com.sun.jna.NativeLibrary;
 import com.sun.jna.ptr.IntByReference;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -32,10 +34,42 @@ final class NvmlLibrary {
     /** Enough for each text: NVML_DEVICE_UUID_V2_BUFFER_SIZE, NVML_DEVICE_NAME_V2_BUFFER_SIZE. */
     private static final int TEXT_LENGTH = 96;
 
+    /**
+     * Where drivers put the library, below their root: the folders in which NVIDIA's DRA driver looks
+     * (cmd/gpu-kubelet-plugin/root.go), and those to which Debian's packages link by way of /etc, which is not mounted. Folders
+     * that may have libraries of 32 bits come last.
+     */
+    private static final List<String> FOLDERS = List.of(
+            "usr/lib64",
+            "usr/lib/x86_64-linux-gnu",
+            "usr/lib/x86_64-linux-gnu/nvidia/current",
+            "usr/lib/aarch64-linux-gnu",
+            "usr/lib/aarch64-linux-gnu/nvidia/current",
+            "lib64",
+            "usr/lib",
+            "lib");
+
     private final NativeLibrary library;
 
     private NvmlLibrary(NativeLibrary library) {
         this.library = library;
+    }
+
+    /** NVML of the driver that is installed below a folder. It needs no other library of the driver. */
+    static Path find(Path driverRoot) throws NvmlException {
+        return FOLDERS.stream()
+                .map(folder -> driverRoot.resolve(folder).resolve(Nvml.LIBRARY))
+                .filter(Files::isRegularFile)
+                .findFirst()
+                .orElseThrow(() -> new NvmlException(
+                        NvmlException.Kind.NO_LIBRARY,
+                        "the driver root, the chart value devicePlugin.driverRoot, has no " + Nvml.LIBRARY
+                                + " in any of "
+                                + String.join(", ", FOLDERS)
+                                + ": install NVIDIA's driver on this node, and set the value"
+                                + " to / for a driver of the host or to /run/nvidia/driver for the GPU Operator's driver"
+                                + " container; a node without GPUs should not have the label of Aliquot's nodes (chart"
+                                + " value nodeLabel, gpu=on by default)"));
     }
 
     /**
@@ -56,7 +90,8 @@ final class NvmlLibrary {
                     NvmlException.Kind.NO_LIBRARY,
                     "cannot open " + name + " (" + reason + "): on a GPU node install NVIDIA's driver and"
                             + " container toolkit and give this pod NVIDIA's runtime (chart value runtimeClass.name"
-                            + " where it is not the default); a node without GPUs should not have the label of Aliquot's"
+                            + " where it is not the default), or without that runtime the driver's folder (chart value"
+                            + " devicePlugin.driverRoot); a node without GPUs should not have the label of Aliquot's"
                             + " nodes (chart value nodeLabel, gpu=on by default)");
         }
         try {
@@ -128,7 +163,9 @@ final class NvmlLibrary {
 
     NvmlException failure(String call, int code) {
         String advice = switch (code) {
-            case NO_PERMISSION -> ": this pod may not use the GPUs; it must run as root with NVIDIA's runtime";
+            case NO_PERMISSION ->
+                ": this pod may not use the GPUs; it must run as root, with NVIDIA's runtime or the"
+                        + " chart value devicePlugin.driverRoot";
             case DRIVER_NOT_LOADED ->
                 ": NVIDIA's kernel driver is not loaded on this node; install it or run modprobe nvidia";
             case LIBRARY_VERSION_MISMATCH ->

@@ -23,6 +23,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(60)
 final class NvmlTest {
@@ -479,6 +480,42 @@ final class NvmlTest {
                 .hasMessageContaining("cannot open /nowhere/libnvidia-ml.so.1")
                 .hasMessageContaining("install NVIDIA's driver")
                 .hasMessageContaining("gpu=on");
+    }
+
+    /** A link that leads out of the root, as those of Debian's alternatives do, leads nowhere in the agent's container. */
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "usr/lib64",
+                "usr/lib/x86_64-linux-gnu",
+                "usr/lib/x86_64-linux-gnu/nvidia/current",
+                "usr/lib",
+                "lib"
+            })
+    void theLibraryIsFoundBelowTheDriversRoot(String libraries, @TempDir Path root) throws Exception {
+        driver.install(A100);
+        Path dangling = root.resolve("usr/lib/x86_64-linux-gnu").resolve(Nvml.LIBRARY);
+        Path library = root.resolve(libraries).resolve(Nvml.LIBRARY);
+        Files.createDirectories(library.getParent());
+        Files.createDirectories(dangling.getParent());
+        Files.copy(Path.of(driver.library()), library.resolveSibling("libnvidia-ml.so.580.95.05"));
+        Files.createSymbolicLink(library, Path.of("libnvidia-ml.so.580.95.05"));
+        if (!dangling.equals(library)) {
+            Files.createSymbolicLink(dangling, Path.of("/etc/alternatives/nowhere--libnvidia-ml.so.1"));
+        }
+
+        try (Nvml nvml = Nvml.openBelow(root, Path.of("/sys"))) {
+            assertThat(nvml.gpus().gpus()).hasSize(1);
+        }
+    }
+
+    @Test
+    void aDriverRootWithoutADriverIsReportedWithWhatToSet(@TempDir Path root) {
+        assertThatThrownBy(() -> Nvml.openBelow(root, Path.of("/sys")))
+                .isInstanceOf(NvmlException.class)
+                .hasMessageContaining("devicePlugin.driverRoot")
+                .hasMessageContaining("usr/lib/x86_64-linux-gnu")
+                .hasMessageContaining("/run/nvidia/driver");
     }
 
     @Test

@@ -65,6 +65,7 @@ class ChartTest {
     private static final Path FAKE_DRIVER = Chart.FOLDER.resolve("ci/fake-driver-values.yaml");
     private static final Path EVERYTHING = Chart.FOLDER.resolve("ci/everything-values.yaml");
     private static final Path DEFAULT_RUNTIME = Chart.FOLDER.resolve("ci/default-runtime-values.yaml");
+    private static final Path DRIVER_ROOT = Chart.FOLDER.resolve("ci/driver-root-values.yaml");
 
     static List<Path> scenarios() {
         return Chart.scenarios();
@@ -116,15 +117,51 @@ class ChartTest {
 
     @ParameterizedTest
     @MethodSource("scenarios")
-    void everyContainerIsUnprivileged(Path scenario) {
+    void everyContainerIsUnprivilegedButAnAgentThatHasTheDriverFromTheHost(Path scenario) {
         for (Container container : containers(Chart.render(scenario))) {
             var context = container.getSecurityContext();
-            assertThat(context.getAllowPrivilegeEscalation()).isFalse();
             assertThat(context.getReadOnlyRootFilesystem()).isTrue();
+            assertThat(container.getImage()).matches("[a-z0-9./:-]+:[A-Za-z0-9._-]+");
+            if (scenario.equals(DRIVER_ROOT) && container.getName().equals("device-plugin")) {
+                assertThat(context.getPrivileged()).isTrue();
+                continue;
+            }
+            assertThat(context.getAllowPrivilegeEscalation()).isFalse();
             assertThat(context.getCapabilities().getDrop()).containsExactly("ALL");
             assertThat(context.getPrivileged()).isNull();
-            assertThat(container.getImage()).matches("[a-z0-9./:-]+:[A-Za-z0-9._-]+");
         }
+    }
+
+    /** Of the host's root alone a part, since the agent's user may read the rest: Secrets, the kubelet's key. */
+    @Test
+    void theAgentSeesNoMoreOfTheHostThanTheDriver() {
+        PodSpec ofHost = agent(Chart.render(DRIVER_ROOT));
+        PodSpec ofContainer = agent(Chart.renderWith(Map.of("devicePlugin.driverRoot", "/run/nvidia/driver")));
+
+        assertThat(driver(ofHost)).isEqualTo("/usr at /driver/usr");
+        assertThat(driver(ofContainer)).isEqualTo("/run/nvidia/driver at /driver");
+        for (PodSpec pod : List.of(ofHost, ofContainer)) {
+            assertThat(pod.getRuntimeClassName()).isNull();
+            assertThat(variable(pod.getContainers().get(0), "ALIQUOT_DRIVER_ROOT"))
+                    .contains("/driver");
+            assertThat(variable(pod.getContainers().get(0), "NVIDIA_VISIBLE_DEVICES"))
+                    .contains("void");
+        }
+    }
+
+    private static String driver(PodSpec pod) {
+        VolumeMount mount = pod.getContainers().get(0).getVolumeMounts().stream()
+                .filter(each -> each.getName().equals("driver"))
+                .findFirst()
+                .orElseThrow();
+        assertThat(mount.getReadOnly()).isTrue();
+        return pod.getVolumes().stream()
+                        .filter(volume -> volume.getName().equals("driver"))
+                        .map(volume -> volume.getHostPath().getPath())
+                        .findFirst()
+                        .orElseThrow()
+                + " at "
+                + mount.getMountPath();
     }
 
     @ParameterizedTest
@@ -638,14 +675,17 @@ class ChartTest {
         }
     }
 
-    /** But not its cgroups: at the same path the JVM would take the host's for its own, and with them the host's memory. */
+    /**
+     * But not its cgroups: at the same path the JVM would take the host's for its own, and with them the host's memory. The
+     * driver's {@code /usr} would hide the image's.
+     */
     @ParameterizedTest
     @MethodSource("scenarios")
     void agentMountsTheHostsDirectoriesAtTheSamePaths(Path scenario) {
         PodSpec pod = agent(Chart.render(scenario));
 
         for (var volume : pod.getVolumes()) {
-            if (volume.getHostPath() != null && !volume.getName().equals("cgroups")) {
+            if (volume.getHostPath() != null && !List.of("cgroups", "driver").contains(volume.getName())) {
                 assertThat(Stream.concat(pod.getContainers().stream(), pod.getInitContainers().stream())
                                 .flatMap(container -> container.getVolumeMounts().stream())
                                 .filter(mount -> mount.getName().equals(volume.getName())))

@@ -41,6 +41,17 @@ class InvalidValuesTest {
     }
 
     @Test
+    void aPrivilegedAgentOnOpenShiftIsRefused() {
+        refused(Map.of("devicePlugin.driverRoot", "/", "platform", "openshift"), "Leave it empty");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"usr", "/run/nvidia/../driver", "/run/"})
+    void aDriverRootThatIsNoneIsRefused(String folder) {
+        refused(Map.of("devicePlugin.driverRoot", folder), "driverRoot");
+    }
+
+    @Test
     void theArgumentsThatTheChartGivesAPluginOfKubeSchedulerAreNotReplaced() {
         refused(Map.of("kubeScheduler.pluginConfig[0].name", "NodeResourcesFit"), "scheduler.placement.node");
     }
