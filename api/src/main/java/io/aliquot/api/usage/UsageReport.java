@@ -174,6 +174,9 @@ public record UsageReport(
             }
         }
 
+        /** The container has started from an image without a dynamic loader, which would load CUDA and the shim. */
+        record ImageWithoutLoader() implements Problem {}
+
         /** The container holds a vGPU, and nothing of NVIDIA's driver is mounted in it. */
         record GpuNotSeen() implements Problem {}
 
