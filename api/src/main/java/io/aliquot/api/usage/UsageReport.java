@@ -165,8 +165,8 @@ public record UsageReport(
         }
 
         /**
-         * A process uses memory of a GPU, and the shim has counted none of it. Also said of programs in containers with
-         * whole cards, where the shim counts nothing.
+         * A process has used memory of a GPU for 10 s, and the shim does not count it. Also said of programs in containers
+         * with whole cards, where the shim counts nothing.
          */
         record WithoutShim(String gpu) implements Problem {
             public WithoutShim {
