@@ -178,12 +178,13 @@ static enum loader find_usual_loader(int root, char path[PATH_MAX]) {
     return find_nix_loader(root, path);
 }
 
-bool image_check(int root, const struct image_program *program, char sentence[SENTENCE_MAX]) {
+bool image_check(int root, const struct image_program *program, bool *has_loader, char sentence[SENTENCE_MAX]) {
     static char path[PATH_MAX];
     enum loader loader = find_loader(root, program, path) ? examine_loader(root, path) : LOADER_ABSENT;
     if (loader == LOADER_ABSENT) {
         loader = find_usual_loader(root, path);
     }
+    *has_loader = loader != LOADER_ABSENT;
     switch (loader) {
     case LOADER_PRELOADS:
     case LOADER_ABSENT:

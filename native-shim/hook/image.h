@@ -19,7 +19,7 @@ struct image_program {
     const char *cwd;
 };
 
-/* An image without a dynamic loader may start. */
-bool image_check(int root, const struct image_program *program, char sentence[SENTENCE_MAX]);
+/* An image without a dynamic loader may start, and *has_loader is then false. */
+bool image_check(int root, const struct image_program *program, bool *has_loader, char sentence[SENTENCE_MAX]);
 
 #endif

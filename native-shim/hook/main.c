@@ -2,7 +2,7 @@
  * The createContainer hook of a CDI specification that the node agent writes for one container:
  *
  *     aliquot-hook --pod-uid UID --namespace NAME --pod NAME --container NAME
- *                  [--mount HOST CONTAINER]... [--preload]
+ *                  [--mount HOST CONTAINER]... [--preload] [--note FILE]
  *
  * It ends the start of a container (exit status 1, one line on the standard error) unless
  *  - the runtime's annotations name this container of this pod: those of containerd (io.kubernetes.cri.sandbox-uid,
@@ -10,7 +10,9 @@
  *    io.kubernetes.container.name), and no annotation of either contradicts;
  *  - the container finds the host's file or folder HOST at the path CONTAINER, for each --mount;
  *  - with --preload, the dynamic loader of the image reads /etc/ld.so.preload (image.h). An image that has no dynamic
- *    loader starts: CUDA needs one.
+ *    loader starts: CUDA needs one. Since the runtime drops the output of a hook that succeeds, the hook then writes a
+ *    byte into FILE of --note, for the node agent, which has made the file and makes an event of the byte. A file that
+ *    is missing or cannot be written changes nothing.
  *
  * Exit status 2: other arguments.
  *
@@ -43,7 +45,7 @@ enum { MOUNTS_MAX = 16, CHECK_MS = 800, ANNOTATION_MAX = 512, VALUES_MAX = 32768
 #define JSON_BYTES_MAX (8 << 20) /* the kernel takes at most 6 MiB of arguments and environment: fs/exec.c */
 
 struct options {
-    const char *uid, *namespace, *pod, *container;
+    const char *uid, *namespace, *pod, *container, *note;
     struct root_mount mounts[MOUNTS_MAX];
     size_t mount_count;
     bool preload;
@@ -69,10 +71,8 @@ static bool parse_options(char **argument, struct options *options) {
         const char *name;
         const char **value;
     } values[] = {
-        {"--pod-uid", &options->uid},
-        {"--namespace", &options->namespace},
-        {"--pod", &options->pod},
-        {"--container", &options->container},
+        {"--pod-uid", &options->uid},         {"--namespace", &options->namespace}, {"--pod", &options->pod},
+        {"--container", &options->container}, {"--note", &options->note},
     };
     enum { VALUES = sizeof values / sizeof values[0] };
     while (*argument != NULL) {
@@ -211,28 +211,28 @@ static bool check_identity(const struct options *options, struct json annotation
 
 /* ---- the tenant's files ---- */
 
-static bool check_files(const struct options *options, const struct container *container, char *sentence) {
-    int root = open(container->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0) {
-        return REFUSE(sentence, "cannot open the container's root: %s", strerror(errno));
-    }
-    for (size_t i = 0; i < options->mount_count; i++) {
-        if (!root_check_mount(root, &options->mounts[i], sentence)) {
-            return false;
-        }
-    }
-    return !options->preload || image_check(root, &container->program, sentence);
-}
-
 /* What the process that looks at the files writes into its pipe, at once. */
 struct answer {
-    bool may_start;
+    bool may_start, has_loader;
     char sentence[SENTENCE_MAX];
 };
 
+static bool check_files(const struct options *options, const struct container *container, struct answer *answer) {
+    int root = open(container->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) {
+        return REFUSE(answer->sentence, "cannot open the container's root: %s", strerror(errno));
+    }
+    for (size_t i = 0; i < options->mount_count; i++) {
+        if (!root_check_mount(root, &options->mounts[i], answer->sentence)) {
+            return false;
+        }
+    }
+    return !options->preload || image_check(root, &container->program, &answer->has_loader, answer->sentence);
+}
+
 static bool check_files_in_time(const struct options *options, const struct container *container, int64_t deadline,
-                                char *sentence) {
-    struct answer answer = {0};
+                                bool *has_loader, char *sentence) {
+    struct answer answer = {.has_loader = true};
     int ends[2];
     pid_t child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
     if (child < 0) {
@@ -244,7 +244,7 @@ static bool check_files_in_time(const struct options *options, const struct cont
         for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
             dup2(ends[1], fd);
         }
-        answer.may_start = check_files(options, container, answer.sentence);
+        answer.may_start = check_files(options, container, &answer);
         _exit(write(ends[1], &answer, sizeof answer) != sizeof answer);
     }
     close(ends[1]);
@@ -262,6 +262,7 @@ static bool check_files_in_time(const struct options *options, const struct cont
         return REFUSE(sentence, "the check of the container's files has failed");
     }
     waitpid(child, NULL, 0);
+    *has_loader = answer.has_loader;
     return answer.may_start || REFUSE(sentence, "%s", answer.sentence);
 }
 
@@ -276,21 +277,34 @@ static void print(const char *sentence) {
     (void)!write(STDERR_FILENO, line, (size_t)length);
 }
 
+/* The agent's folder is no place for a tenant's files, so this waits for none. */
+static void leave_note(const char *file) {
+    int fd = open(file, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)!pwrite(fd, "L", 1, 0);
+        close(fd);
+    }
+}
+
 int main(int argument_count, char **arguments) {
     static struct options options;
     static struct container container;
     char sentence[SENTENCE_MAX] = "";
+    bool has_loader = true;
     int64_t deadline = now_ms() + CHECK_MS;
     alarm(1); /* ends the hook, and with it the start, if the runtime's files do not answer */
     if (argument_count < 1 || !parse_options(arguments + 1, &options)) {
         dprintf(STDERR_FILENO, "usage: aliquot-hook --pod-uid UID --namespace NAME --pod NAME --container NAME "
-                               "[--mount HOST CONTAINER]... [--preload]\n");
+                               "[--mount HOST CONTAINER]... [--preload] [--note FILE]\n");
         return 2;
     }
     if (!read_container(&container, sentence) || !check_identity(&options, container.annotations, sentence) ||
-        !check_files_in_time(&options, &container, deadline, sentence)) {
+        !check_files_in_time(&options, &container, deadline, &has_loader, sentence)) {
         print(sentence);
         return 1;
+    }
+    if (!has_loader && options.note != NULL) {
+        leave_note(options.note);
     }
     return 0;
 }

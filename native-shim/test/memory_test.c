@@ -110,6 +110,15 @@ TEST(without_a_context_allocations_fail_and_nothing_is_charged) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
+/* Else the node agent would take it for a program without the shim. */
+TEST(a_process_with_a_context_is_in_the_region_before_it_allocates) {
+    sandbox(100 * MIB, 0); /* a context costs nothing by the limit file */
+    CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(map_region()->header.process_high_water, 0);
+    use_device(0);
+    CHECK_EQUAL(map_region()->process[0].pid, getpid());
+}
+
 TEST(a_free_of_an_unknown_address_reaches_the_driver) {
     sandbox(100 * MIB, 0);
     use_device(0);

@@ -284,6 +284,7 @@ TEST(other_arguments_are_refused) {
     CHECK_EQUAL(RUN("--pod-uid", UID), 2);
     CHECK(strstr(output, "usage: aliquot-hook") != NULL, "%s", output);
     CHECK_EQUAL(RUN(ARGUMENTS, "--container"), 2);
+    CHECK_EQUAL(RUN(ARGUMENTS, "--note"), 2);
     CHECK_EQUAL(RUN(ARGUMENTS, "--mount", "/a"), 2);
     CHECK_EQUAL(RUN(ARGUMENTS, "--mount", "a", "/a"), 2);
     CHECK_EQUAL(RUN(ARGUMENTS, "preload"), 2);
@@ -415,13 +416,75 @@ TEST(an_image_of_nix_does_not_start) {
     EXPECT(1, "/nix/l.so does not read", ARGUMENTS);
 }
 
-TEST(an_image_without_a_dynamic_loader_starts_with_a_line) {
+static void make_static_container(void) {
     make_container();
     copy_file(HOOK, ROOT "/bin/static");
     configure_program("/bin/static");
+}
+
+TEST(an_image_without_a_dynamic_loader_starts) {
+    make_static_container();
     EXPECT_SILENT_START(ARGUMENTS);
     make_folder(ROOT "/nix/store/0-glibc-doc");
     EXPECT_SILENT_START(ARGUMENTS);
+}
+
+/* ---- the note for the node agent ---- */
+
+#define NOTE NODE "/note"
+
+static long note_size(void) {
+    struct stat status;
+    CHECK(lstat(NOTE, &status) == 0, "%s", NOTE);
+    return status.st_size;
+}
+
+/* As the agent makes it. */
+static void make_note(void) {
+    make_file(NOTE, "");
+    CHECK(chmod(NOTE, 0622) == 0, "chmod");
+}
+
+TEST(the_note_tells_an_image_without_a_loader_at_each_start) {
+    make_static_container();
+    make_note();
+    EXPECT_SILENT_START(ARGUMENTS, "--note", NOTE);
+    EXPECT_SILENT_START(ARGUMENTS, "--note", NOTE);
+    CHECK_EQUAL(note_size(), 1);
+}
+
+TEST(a_user_namespace_can_leave_a_note) {
+    make_static_container();
+    make_note();
+    mapped = true;
+    EXPECT_SILENT_START(ARGUMENTS, "--note", NOTE);
+    CHECK_EQUAL(note_size(), 1);
+}
+
+TEST(no_note_says_that_an_image_has_a_loader_or_is_not_to_be_looked_at) {
+    make_static_container();
+    make_note();
+    EXPECT_SILENT_START(ANY_ARGUMENTS, MOUNTS, "--note", NOTE);
+    EXPECT(1, "container-name=main", "--pod-uid", UID, "--namespace", "team", "--pod", "train-0", "--container", "init",
+           MOUNTS, "--preload", "--note", NOTE);
+    copy_file(GLIBC_LOADER, ROOT GLIBC_LOADER);
+    EXPECT_SILENT_START(ARGUMENTS, "--note", NOTE);
+    CHECK_EQUAL(note_size(), 0);
+}
+
+TEST(a_note_that_cannot_be_written_ends_no_start) {
+    make_static_container();
+    EXPECT_SILENT_START(ARGUMENTS, "--note", NOTE);
+    CHECK(access(NOTE, F_OK) != 0, "the hook makes no file");
+    make_file("/mnt/other", "");
+    CHECK(symlink("/mnt/other", NOTE) == 0, "symlink");
+    EXPECT_SILENT_START(ARGUMENTS, "--note", NOTE);
+    struct stat status;
+    CHECK(stat("/mnt/other", &status) == 0 && status.st_size == 0, "the hook follows no link");
+    CHECK(unlink(NOTE) == 0 && mkfifo(NOTE, 0622) == 0, "mkfifo");
+    EXPECT_SILENT_START(ARGUMENTS, "--note", NOTE);
+    CHECK(unlink(NOTE) == 0 && mkdir(NOTE, 0755) == 0, "mkdir");
+    EXPECT_SILENT_START(ARGUMENTS, "--note", NOTE);
 }
 
 TEST(a_static_program_starts_where_the_image_has_glibc_and_not_where_it_has_another) {

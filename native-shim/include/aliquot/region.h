@@ -5,7 +5,7 @@
  *
  *     offset   0        struct aliquot_header
  *              4096     struct aliquot_device  [16]         one per GPU of the container, in order of first use
- *              8192     struct aliquot_process [512]        one per process that holds device memory
+ *              8192     struct aliquot_process [512]        one per process with a CUDA context
  *              40960    struct aliquot_charge  [16][512]    by device, then by process
  *
  * The node agent writes a new file (the constants of the header, zeros elsewhere; mode 0666, because a container may

@@ -6,6 +6,7 @@
 #include "limits/account.h"
 #include "os/fork.h"
 #include "os/os.h"
+#include "os/shared.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -54,10 +55,15 @@ static void explain_small_limit(int device, uint64_t context_bytes) {
     }
 }
 
-/* Requires the mutex. Charges the device's contexts if this is the first one. False: no room. */
+/* Requires the mutex. Charges the device's contexts if this is the first one. False: no room. A process with a context
+   owns a slot even if the size of a context is not known: the node agent takes one without a slot for a program without
+   the shim. */
 static bool charge_first_context(int device) {
     if (!atomic_load(&aliquot_context_charged[device])) {
         uint64_t bytes = aliquot_account_share(device).context_bytes;
+        if (aliquot_shared_slot() < 0) {
+            return false;
+        }
         if (bytes > 0 && !aliquot_pool_reserve_on_device(device, bytes)) {
             explain_small_limit(device, bytes);
             return false;

@@ -103,17 +103,17 @@ public final class DevicePlugin {
             var allocation = new AllocationMetrics(settings.nodeName(), nanoTime);
             metrics.add(allocation);
             var nvidiaDevices = new NvidiaDevices(NvidiaDevices.FOLDERS);
+            var cdiContainers = new CdiContainers(
+                    settings.stateDir(),
+                    NvidiaDevices.FOLDERS.getLast(),
+                    nvidiaDevices,
+                    new StartHook(shim.hook(), settings.kubeletRoot().resolve("pods"), settings.endsUnlimited()),
+                    InstantSource.system());
             var registrar = KubeletRegistrar.ofVgpus(
                     settings.devicePlugins(),
                     files,
                     shim,
-                    new CdiContainers(
-                            settings.stateDir(),
-                            NvidiaDevices.FOLDERS.getLast(),
-                            nvidiaDevices,
-                            new StartHook(
-                                    shim.hook(), settings.kubeletRoot().resolve("pods"), settings.endsUnlimited()),
-                            InstantSource.system()),
+                    cdiContainers,
                     (podUid, container) -> allocation.limits().of(podUid, container),
                     metrics,
                     InstantSource.system(),
@@ -130,6 +130,7 @@ public final class DevicePlugin {
                     certificate.digest(),
                     allocation::limits,
                     nvidiaDevices,
+                    cdiContainers,
                     INTERVAL,
                     InstantSource.system(),
                     nanoTime);

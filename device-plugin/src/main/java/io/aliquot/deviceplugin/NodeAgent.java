@@ -2,10 +2,12 @@ package io.aliquot.deviceplugin;
 
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
+import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.deviceplugin.arbiter.ArbiterFeed;
 import io.aliquot.deviceplugin.arbiter.ArbiterProcess;
 import io.aliquot.deviceplugin.attribution.Limits;
 import io.aliquot.deviceplugin.attribution.PodCgroups;
+import io.aliquot.deviceplugin.cdi.CdiContainers;
 import io.aliquot.deviceplugin.cdi.NvidiaDevices;
 import io.aliquot.deviceplugin.files.ContainerFiles;
 import io.aliquot.deviceplugin.files.SlotFiles;
@@ -76,6 +78,7 @@ final class NodeAgent implements AutoCloseable {
     private final String nodeName;
     private final KubeletRegistrar registrar;
     private final Optional<KubeletRegistrar> readyRegistrar;
+    private final CdiContainers cdiContainers;
     private final NvmlSession nvml;
     private final Reconciler reconciler;
     private final PodResourcesClient podResources;
@@ -105,6 +108,7 @@ final class NodeAgent implements AutoCloseable {
      * @param certificate which one this agent serves the scheduler, by its digest
      * @param limits what the scheduler said last of this node
      * @param nvidiaDevices the GPUs that CDI names
+     * @param cdiContainers those of this node that get their GPUs by CDI
      * @param interval pause between two passes without {@link #wake}
      * @param nanoTime a clock such as {@link System#nanoTime}
      */
@@ -119,10 +123,12 @@ final class NodeAgent implements AutoCloseable {
             String certificate,
             Supplier<Limits> limits,
             NvidiaDevices nvidiaDevices,
+            CdiContainers cdiContainers,
             Duration interval,
             InstantSource clock,
             LongSupplier nanoTime) {
         this.registrar = registrar;
+        this.cdiContainers = cdiContainers;
         this.interval = interval;
         podResources = new PodResourcesClient(settings.podResources());
         this.nodeName = settings.nodeName();
@@ -244,6 +250,9 @@ final class NodeAgent implements AutoCloseable {
             while (!closed) {
                 List<String> unmet = reconciler.reconcile(node);
                 holderCheck.run();
+                cdiContainers
+                        .takeWithoutLoader()
+                        .forEach(container -> findings.add(container, new Problem.ImageWithoutLoader()));
                 health.passEnded(unmet, reconciler.isInConflict());
                 passes.incrementAndGet();
                 Optional<String> restart = nvml.restartReason();

@@ -1100,11 +1100,12 @@ final class NodeAgentTest {
                 "1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"), Path.of("/host/hook"));
         SlotFiles files = SlotFiles.open(host);
         var nvidiaDevices = new NvidiaDevices(List.of(host.resolve("etc-cdi"), cdi));
+        var cdiContainers = new CdiContainers(host, cdi, nvidiaDevices, HOOK, InstantSource.system());
         var registrar = KubeletRegistrar.ofVgpus(
                 sockets,
                 files,
                 shim,
-                new CdiContainers(host, cdi, nvidiaDevices, HOOK, InstantSource.system()),
+                cdiContainers,
                 (podUid, container) -> limits.of(podUid, container),
                 metrics,
                 InstantSource.system(),
@@ -1120,6 +1121,7 @@ final class NodeAgentTest {
                 CERTIFICATE,
                 () -> limits,
                 nvidiaDevices,
+                cdiContainers,
                 interval,
                 InstantSource.system(),
                 System::nanoTime);

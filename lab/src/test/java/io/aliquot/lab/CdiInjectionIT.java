@@ -85,46 +85,6 @@ class CdiInjectionIT {
                 .anyMatch(event -> event.getMessage().contains("aliquot-hook: /etc/aliquot"));
     }
 
-    /** As in an image with musl or of Nix: the loader of the container's program reads another file. */
-    @Test
-    void aContainerWhoseLoaderDoesNotReadThePreloadFileDoesNotStart(Lab lab, TestNamespace namespace) {
-        Pod pod = share(lab, "share");
-        Container main = pod.getSpec().getContainers().getFirst();
-        Container init = new ContainerBuilder()
-                .withName("init")
-                .withImage(main.getImage())
-                .withImagePullPolicy(main.getImagePullPolicy())
-                .withCommand("python3", "-c", """
-                        import os
-                        def patch(source, target, old, new):
-                            content = open(source, "rb").read()
-                            assert old in content
-                            open(target, "wb").write(content.replace(old, new.ljust(len(old), b"\\0")))
-                            os.chmod(target, 0o755)
-                        patch("/lib64/ld-linux-x86-64.so.2", "/shared/ld", b"/etc/ld.so.preload", b"/etc/ld-no.preload")
-                        patch("/bin/sleep", "/shared/app", b"/lib64/ld-linux-x86-64.so.2", b"/shared/ld")
-                        """)
-                .build();
-        namespace.create(withSharedFolder(
-                pod,
-                init,
-                new ContainerBuilder(main)
-                        .withCommand("/shared/app", "infinity")
-                        .build()));
-
-        awaitTrue(
-                "an event says why",
-                EVENTUALLY,
-                () -> namespace.events("share").stream()
-                        .anyMatch(event -> event.getMessage()
-                                .contains("aliquot-hook: the image's programs cannot be limited, because its dynamic"
-                                        + " loader /shared/ld does not read /etc/ld.so.preload")));
-        assertThat(TestNamespace.containerStatus(namespace.get("share"), Pods.MAIN)
-                        .getState()
-                        .getRunning())
-                .isNull();
-    }
-
     /** {@link WithoutAllocateIT} has what happens where the GPU comes from NVIDIA's runtime. */
     @Test
     void aPodThatStartsWithoutAllocateAfterARebootHasNoGpu(Lab lab, TestNamespace namespace) {
@@ -166,7 +126,7 @@ class CdiInjectionIT {
     }
 
     /** With a volume at {@code /shared} of both. */
-    private static Pod withSharedFolder(Pod pod, Container init, Container main) {
+    static Pod withSharedFolder(Pod pod, Container init, Container main) {
         VolumeMount shared = new VolumeMountBuilder()
                 .withName("shared")
                 .withMountPath("/shared")

@@ -97,17 +97,14 @@ class UsageIT {
                         "bypass",
                         "bash",
                         "-c",
-                        "nohup python3 -c \"$1\" 5000 > /tmp/out 2>&1 & "
+                        "nohup python3 -c \"$1\" 5000 counted > /tmp/out 2>&1 & "
                                 + "until grep -q allocated /tmp/out || ! kill -0 $!; do sleep 0.1; done; cat /tmp/out",
                         "-",
                         program)
                 .expectSuccess();
 
-        awaitTrue(
-                "its memory",
-                A_SCRAPE,
-                () -> value(lab, pod, MEMORY, UNATTRIBUTED).orElse(0) == 5256 * MIB);
-        assertThat(value(lab, pod, MEMORY, CHARGED)).as("what the shim knows").hasValue(0);
+        awaitTrue("its memory and its context", A_SCRAPE, () -> used(lab, pod) == 5256 * MIB);
+        assertThat(value(lab, pod, MEMORY, CHARGED)).as("what the shim knows").hasValue(contextMiB(pod) * MIB);
         assertThat(namespace.exec("bypass", "vgpu-sample", "alloc", "1").toString())
                 .as("another program of its container, which needs a context")
                 .contains("CUDA_ERROR_OUT_OF_MEMORY");

@@ -1,11 +1,12 @@
-"""Uses a GPU behind the shim's back: bypass.py MIB [fill] allocates memory, and fills it all the time. Calls the driver by addresses from its symbol table."""
+"""Uses a GPU behind the shim's back: bypass.py MIB [counted] [fill] allocates memory, and fills it all the time. Calls
+the driver by addresses from its symbol table; with `counted` makes the context by the shim, which so knows of the process."""
 import ctypes
 import functools
 import struct
 import sys
 import time
 
-ctypes.CDLL("libcuda.so.1")
+shim = ctypes.CDLL("libcuda.so.1")
 with open("/proc/self/maps") as maps:
     line = next(line for line in maps if "libcuda.so" in line).split()
 base, path = int(line[0].split("-")[0], 16), line[5]
@@ -33,8 +34,12 @@ def function(wanted):
     raise LookupError(wanted)
 
 
-driver(b"cuInit", 0)
-driver(b"cuCtxCreate_v2", ctypes.byref(ctypes.c_void_p()), 0, 0)
+context = ctypes.byref(ctypes.c_void_p())
+if "counted" in sys.argv:
+    assert shim.cuInit(0) == 0 and shim.cuCtxCreate_v2(context, 0, 0) == 0
+else:
+    driver(b"cuInit", 0)
+    driver(b"cuCtxCreate_v2", context, 0, 0)
 memory, size = ctypes.c_void_p(), ctypes.c_size_t(int(sys.argv[1]) << 20)
 driver(b"cuMemAlloc_v2", ctypes.byref(memory), size)
 print("allocated", flush=True)

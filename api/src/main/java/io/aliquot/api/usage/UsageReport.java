@@ -165,14 +165,17 @@ public record UsageReport(
         }
 
         /**
-         * A process uses memory of a GPU, and the shim has counted none of it. Also said of programs in containers with
-         * whole cards, where the shim counts nothing.
+         * A process has used memory of a GPU for 10 s, and the shim does not count it. Also said of programs in containers
+         * with whole cards, where the shim counts nothing.
          */
         record WithoutShim(String gpu) implements Problem {
             public WithoutShim {
                 GpuUuids.check(gpu);
             }
         }
+
+        /** The container has started from an image without a dynamic loader, which would load CUDA and the shim. */
+        record ImageWithoutLoader() implements Problem {}
 
         /** The container holds a vGPU, and nothing of NVIDIA's driver is mounted in it. */
         record GpuNotSeen() implements Problem {}

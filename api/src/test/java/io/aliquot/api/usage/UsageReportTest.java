@@ -74,6 +74,7 @@ class UsageReportTest {
                     new UsageReport.Finding(MAIN, new UsageReport.Problem.LargeRegion(600_000, false)),
                     new UsageReport.Finding(MAIN, new UsageReport.Problem.LimitsNotSeen("/etc/ld.so.preload")),
                     new UsageReport.Finding(MAIN, new UsageReport.Problem.WithoutShim(GPU)),
+                    new UsageReport.Finding(MAIN, new UsageReport.Problem.ImageWithoutLoader()),
                     new UsageReport.Finding(MAIN, new UsageReport.Problem.GpuNotSeen()),
                     new UsageReport.Finding(MAIN, new UsageReport.Problem.ProcessTableFull()),
                     new UsageReport.Finding(MAIN, new UsageReport.Problem.ClosedFile())),

@@ -8,15 +8,20 @@ import io.aliquot.api.pods.Held;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
 import java.io.IOException;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.SecureRandom;
 import java.time.Duration;
@@ -48,6 +53,8 @@ import tools.jackson.databind.node.ObjectNode;
  * specification has the GPU and all that limits its use. Thread-safe.
  */
 public final class CdiContainers {
+    private static final Logger LOG = System.getLogger(CdiContainers.class.getName());
+
     /** Vendor and class of the devices. */
     static final String KIND = "aliquot.io/vgpu";
 
@@ -58,6 +65,10 @@ public final class CdiContainers {
     private static final String JSON = ".json";
     /** In the same folder, since containerd watches it for files that are renamed, not for those that appear. */
     private static final String TEMPORARY = ".tmp";
+
+    private static final String NOTE = ".note";
+    /** The hook in a user namespace of a pod's is no owner of the file. */
+    private static final Set<PosixFilePermission> WRITABLE_BY_ALL = PosixFilePermissions.fromString("rw--w--w-");
 
     private static final int RANDOM_BYTES = 8;
     private static final Pattern NAME = Pattern.compile("slot-[0-9]{3,6}-[0-9a-f]{" + 2 * RANDOM_BYTES + "}");
@@ -198,10 +209,38 @@ public final class CdiContainers {
         if (isNew) {
             write(records, name + JSON, given.print());
         }
+        makeNote(note(name));
         if (!isContent(specs.resolve(FILE_PREFIX + name + JSON), spec)) {
             write(specs, FILE_PREFIX + name + JSON, spec);
         }
         return true;
+    }
+
+    private Path note(String name) {
+        return records.resolve(name + NOTE);
+    }
+
+    private static void makeNote(Path note) throws IOException {
+        if (!Files.exists(note, LinkOption.NOFOLLOW_LINKS)) {
+            Files.createFile(note);
+        }
+        Files.setPosixFilePermissions(note, WRITABLE_BY_ALL); // whatever the umask is
+    }
+
+    /** The containers of which the hook has noted since the last call that they start from an image without a loader. */
+    public synchronized List<PodContainer> takeWithoutLoader() {
+        List<PodContainer> noted = new ArrayList<>();
+        try (DirectoryStream<Path> notes =
+                Files.newDirectoryStream(records, note -> note.toString().endsWith(NOTE) && Files.size(note) > 0)) {
+            for (Path note : notes) {
+                Files.write(note, new byte[0], StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING);
+                String file = note.getFileName().toString();
+                read(file.substring(0, file.length() - NOTE.length())).container.ifPresent(noted::add);
+            }
+        } catch (IOException | DirectoryIteratorException e) {
+            LOG.log(Level.DEBUG, "Cannot read what the hook has noted: {0}", e.toString());
+        }
+        return noted;
     }
 
     private Given read(String name) throws IOException {
@@ -235,6 +274,7 @@ public final class CdiContainers {
         }
         for (String name : names) {
             Files.deleteIfExists(specs.resolve(FILE_PREFIX + name + JSON));
+            Files.deleteIfExists(note(name));
             Files.deleteIfExists(records.resolve(name + JSON)); // last: it is what the next run finds
         }
     }
@@ -255,7 +295,8 @@ public final class CdiContainers {
             // As containerd mounts what Allocate's answer lists (internal/cri/opts/spec_linux_opts.go).
             own.putArray("options").add("rbind").add("rprivate").add(mount.readOnly() ? "ro" : "rw");
         }
-        given.container.ifPresent(of -> edits.withArray("hooks").add(hook.print(of, given.mounts, given.wholeCards)));
+        given.container.ifPresent(
+                of -> edits.withArray("hooks").add(hook.print(of, given.mounts, note(name), given.wholeCards)));
         ObjectNode root =
                 JsonFields.JSON.createObjectNode().put("cdiVersion", version).put("kind", KIND);
         ObjectNode annotations = root.putObject("annotations");

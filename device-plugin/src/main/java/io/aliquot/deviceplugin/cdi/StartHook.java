@@ -25,9 +25,10 @@ public record StartHook(Path program, Path pods, boolean endsUnlimited) {
      * As an element of {@code containerEdits.hooks} (github.com/cncf-tags/container-device-interface, SPEC.md).
      *
      * @param mounts beside the limit file's
+     * @param note the file in which it notes an image without a dynamic loader
      * @param wholeCards whether the container has whole cards only, so that nothing is to be limited
      */
-    ObjectNode print(PodContainer of, List<BindMount> mounts, boolean wholeCards) {
+    ObjectNode print(PodContainer of, List<BindMount> mounts, Path note, boolean wholeCards) {
         ObjectNode hook = JsonFields.JSON
                 .createObjectNode()
                 .put("hookName", "createContainer")
@@ -42,7 +43,7 @@ public record StartHook(Path program, Path pods, boolean endsUnlimited) {
             mounts.forEach(
                     mount -> arguments.add("--mount").add(mount.hostPath()).add(mount.containerPath()));
             if (!wholeCards) {
-                arguments.add("--preload");
+                arguments.add("--preload").add("--note").add(note.toString());
             }
         }
         return hook;

@@ -18,6 +18,7 @@ import io.aliquot.deviceplugin.nvml.GpuUsage;
 import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.usage.Regions.Claim;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -45,6 +46,12 @@ import org.jspecify.annotations.Nullable;
 public final class UsageTracker {
     /** How far a process's utilization reaches back at its first sample. */
     private static final long FIRST_PERIOD_MICROS = 1_000_000;
+
+    /**
+     * From the first sight of a process that uses memory and is not in the region. A process that has ended is not in the
+     * region any more while the driver still frees its memory.
+     */
+    private static final Duration UNCOUNTED = Duration.ofSeconds(10);
 
     /** How often a larger figure is read again. Each reading of NVML takes about a millisecond for each GPU. */
     private static final int CONFIRMATIONS = 4;
@@ -279,7 +286,7 @@ public final class UsageTracker {
                 ? OptionalDouble.of(part(counted.gpuSeconds - counted.gpuSecondsBefore, seconds))
                 : OptionalDouble.empty();
         counted.gpuSecondsBefore = counted.gpuSeconds;
-        findUnlimited(reading, key, counted);
+        findUnlimited(reading, key, counted, now);
         return new NodeUsage.OfContainer(
                 key.container,
                 counted.id == null ? "" : counted.id.podUid(),
@@ -301,10 +308,12 @@ public final class UsageTracker {
     }
 
     /** Reports that the container's limits do not apply to one of its processes on the GPU. */
-    private void findUnlimited(Reading reading, Key key, Counters counted) {
+    private void findUnlimited(Reading reading, Key key, Counters counted, long now) {
         Set<Integer> uncounted = reading.uncountedPids(key);
-        boolean isWithoutShim = uncounted.stream().anyMatch(counted.uncounted::contains);
-        counted.uncounted = uncounted;
+        counted.uncountedSince.keySet().retainAll(uncounted);
+        uncounted.forEach(pid -> counted.uncountedSince.putIfAbsent(pid, now));
+        boolean isWithoutShim =
+                counted.uncountedSince.values().stream().anyMatch(since -> now - since >= UNCOUNTED.toNanos());
         ContainerId id = counted.id;
         if (id != null) {
             covered(reading, key, uncounted)
@@ -430,8 +439,8 @@ public final class UsageTracker {
         /** At the sample before. */
         private double gpuSecondsBefore;
 
-        /** The processes that use memory and were not in the region at the sample before. */
-        private Set<Integer> uncounted = Set.of();
+        /** The processes that use memory and are not in the region, and when they were first found so. */
+        private final Map<Integer, Long> uncountedSince = new HashMap<>();
     }
 
     /** The processes of one container on one GPU. */

@@ -24,6 +24,7 @@ import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.FileTime;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.InstantSource;
@@ -68,9 +69,13 @@ final class CdiStartsTest {
         registrar = agent(SHIM, PATIENCE);
     }
 
-    private KubeletRegistrar agent(Shim shim, Duration longestWait) throws IOException {
-        var containers = new CdiContainers(
+    private CdiContainers containers() throws IOException {
+        return new CdiContainers(
                 host, cdi, new NvidiaDevices(List.of(host.resolve("etc"), cdi)), HOOK, InstantSource.system());
+    }
+
+    private KubeletRegistrar agent(Shim shim, Duration longestWait) throws IOException {
+        CdiContainers containers = containers();
         return new KubeletRegistrar(
                 Resources.VGPU,
                 new PluginFolder(folder, "", InstantSource.system()),
@@ -183,7 +188,28 @@ final class CdiStartsTest {
                         "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~downward-api/aliquot-vgpu-main",
                         "/etc/aliquot")
                 .containsSequence("--mount", host + "/slots/slot-001", "/usr/local/aliquot/region")
-                .endsWith("--preload");
+                .endsWith("--preload", "--note", note(name).toString());
+    }
+
+    @Test
+    void whatTheHookNotesIsTakenOnceWithTheContainerOfTheSpecification() throws Exception {
+        tell("uid-1", "init", A);
+        tell("uid-1", "main", A);
+        String init = device(kubelet.admit("uid-1", "init", "slot-000"));
+        kubelet.admit("uid-1", "main", "slot-000");
+        kubelet.preStart(PATIENCE, "slot-000");
+        assertThat(Files.getPosixFilePermissions(note(init)))
+                .as("a hook in a user namespace can write it, and none can read it")
+                .isEqualTo(PosixFilePermissions.fromString("rw--w--w-"));
+        assertThat(containers().takeWithoutLoader()).isEmpty();
+
+        for (int start = 0; start < 2; start++) {
+            Files.writeString(note(init), "L");
+            kubelet.preStart(PATIENCE, "slot-000");
+            assertThat(containers().takeWithoutLoader())
+                    .containsExactly(new PodContainer("team", "train", "uid-1", "init"));
+            assertThat(containers().takeWithoutLoader()).isEmpty();
+        }
     }
 
     @Test
@@ -371,6 +397,7 @@ final class CdiStartsTest {
         assertThat(spec(third)).isNotNull();
         assertThat(specs().toString()).doesNotContain(first.substring(first.indexOf('=') + 1));
         assertThat(list(host.resolve("cdi"), "*.json")).hasSize(2);
+        assertThat(list(host.resolve("cdi"), "*.note")).hasSize(2);
     }
 
     @Test
@@ -402,6 +429,10 @@ final class CdiStartsTest {
         assertThat(kubelet.requiresPreStart()).isTrue();
         kubelet.preStart(PATIENCE, "slot-000");
         assertThat(spec(name)).isNotNull();
+    }
+
+    private Path note(String device) {
+        return host.resolve("cdi").resolve(device.substring(device.indexOf('=') + 1) + ".note");
     }
 
     private void register(DeviceInjection injection) throws Exception {

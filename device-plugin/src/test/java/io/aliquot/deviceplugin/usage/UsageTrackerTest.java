@@ -457,14 +457,14 @@ final class UsageTrackerTest {
 
     /** A static program: NVML shows it, and it has no place in the region. A program that only opened its context has one. */
     @Test
-    void aProcessThatTheShimDoesNotCountInTwoSamplesIsReported() throws Exception {
+    void aProcessThatTheShimDoesNotCountForTenSecondsIsReported() throws Exception {
         process(100, 7, containerOf(MAIN, 'a'));
         process(101, 8, containerOf(MAIN, 'a'));
         uses(100, 256);
         uses(101, 300);
         region("slot-003", charged(GPU, 7, 0));
-        sample();
-        assertThat(findings.list()).as("after one sample").isEmpty();
+        samples(10);
+        assertThat(findings.list()).as("for 9 s").isEmpty();
 
         sample();
         assertThat(problems()).containsExactly(new Problem.WithoutShim(GPU));
@@ -472,9 +472,21 @@ final class UsageTrackerTest {
         now += Duration.ofMinutes(3).toNanos();
         sample();
         uses(100, 256);
-        sample();
-        sample();
+        samples(20);
         assertThat(findings.list()).as("its other program is counted").isEmpty();
+    }
+
+    /** The driver frees the memory of a process that has ended, while another one has taken its place in the region. */
+    @Test
+    void programsThatEndInTimeAreNotReportedHoweverManyThereAre() throws Exception {
+        region("slot-003", charged(GPU, 7, 0));
+        for (int pid = 100; pid < 110; pid++) {
+            process(pid, pid, containerOf(MAIN, 'a'));
+            running.clear();
+            uses(pid, 256);
+            samples(9);
+        }
+        assertThat(findings.list()).isEmpty();
     }
 
     /** LimitsCheckTest has the cases; a folder that is renamed or a link matters to programs that the shim counts. */
@@ -493,7 +505,7 @@ final class UsageTrackerTest {
         Files.writeString(host.resolve("proc/100/mountinfo"), moved);
         uses(100, 256);
 
-        sample();
+        samples(10);
         assertThat(findings.list()).isEmpty();
         sample();
         assertThat(problems()).containsExactly(new Problem.WithoutShim(GPU));
@@ -516,6 +528,12 @@ final class UsageTrackerTest {
 
     private List<Problem> problems() {
         return findings.list().stream().map(Finding::problem).toList();
+    }
+
+    private void samples(int count) throws Exception {
+        for (int i = 0; i < count; i++) {
+            sample();
+        }
     }
 
     private List<NodeUsage.OfContainer> sample() throws Exception {

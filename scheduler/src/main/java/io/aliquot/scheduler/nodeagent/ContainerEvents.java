@@ -76,6 +76,14 @@ public final class ContainerEvents {
             case Problem.LimitsNotSeen unseen -> Optional.empty();
             case Problem.WithoutShim without -> Optional.empty();
             case Problem.Other other -> Optional.empty();
+            case Problem.ImageWithoutLoader without ->
+                event(
+                        "GpuImageWithoutLoader",
+                        "the image of " + container
+                                + " has no dynamic loader, so its programs can load neither CUDA nor"
+                                + " the shim, which limits them, and the share stays unused: use an image with glibc"
+                                + " (Debian, Ubuntu, UBI), or remove the GPU from the container's resources. A static"
+                                + " program that reaches the GPU without CUDA cannot be limited, and ends its pod");
             case Problem.GpuNotSeen unseen ->
                 event(
                         "GpuNotVisible",

@@ -46,8 +46,9 @@ import org.slf4j.LoggerFactory;
 /**
  * Acts on containers that have used more memory of a GPU than their limit for 10 s, or to which their limits do not apply,
  * as their node's agent reports them: writes an event, counts their pods, and ends the pods if the policy says so; leader
- * only. A program without the shim is reported alone: it may be an image that the shim does not support, and what it uses
- * beyond the limit is overuse. The other case needs intent: a mount, a link or another root at Aliquot's paths.
+ * only. Limits do not apply to a container that does not see them, which needs a mount, a link or another root at Aliquot's
+ * paths, nor to a program without the shim, as in an image with musl. The first look at an image is that of the hook of a CDI
+ * specification, where there is one, with the same advice (native-shim/hook/image.c).
  */
 public final class OveruseMonitor {
     /** After a resize, for the pod to free what it may no longer use. */
@@ -118,6 +119,7 @@ public final class OveruseMonitor {
         }
         if (unlimited == OverusePolicy.EVICT) {
             ended.add(Kind.COVERED);
+            ended.add(Kind.WITHOUT_SHIM);
         }
         Gauge.builder("aliquot.overuse.pods", this, monitor -> monitor.pods(Kind.OVERUSE))
                 .description("Pods with a container that uses more GPU memory than its limit")
@@ -224,9 +226,10 @@ public final class OveruseMonitor {
                         name,
                         gpu,
                         Kind.WITHOUT_SHIM,
-                        container + " uses memory of " + gpu
-                                + " that the shim does not count: a program is static, has a"
-                                + " loader that ignores /etc/ld.so.preload, or does not use CUDA"));
+                        container + " runs a program on " + gpu
+                                + " that cannot be limited, because the shim is not in it: it is static, its dynamic loader"
+                                + " does not read /etc/ld.so.preload, or it uses the GPU without CUDA; use an image with"
+                                + " glibc (Debian, Ubuntu, UBI; not Alpine, not Nix) or request a whole GPU"));
             default -> Optional.empty();
         };
     }

@@ -30,7 +30,7 @@ public final class Evictions {
         PREEMPTION,
         /** A container of the pod uses more GPU memory than its limit. */
         OVERUSE,
-        /** A container of the pod does not see the files that limit it. */
+        /** A container of the pod does not see the files that limit it, or runs a program without the shim. */
         UNLIMITED
     }
 

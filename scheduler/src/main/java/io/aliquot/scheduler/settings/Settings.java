@@ -40,7 +40,7 @@ import org.jspecify.annotations.Nullable;
  * @param overuse {@code ALIQUOT_OVERUSE}, default {@code report}: what happens to pods that use more GPU memory than
  *     their limit
  * @param unlimitedContainers {@code ALIQUOT_UNLIMITED_CONTAINERS}, default {@code end}: what happens to pods with a
- *     container that does not see the files that limit it
+ *     container that does not see the files that limit it, or in which a program without the shim uses a GPU
  * @param runtimeClass {@code ALIQUOT_RUNTIME_CLASS}, default none: the RuntimeClass that the webhook sets on pods that
  *     request GPUs
  * @param apiGroupService {@code ALIQUOT_API_GROUP_SERVICE}, default none: the Service through which the API server

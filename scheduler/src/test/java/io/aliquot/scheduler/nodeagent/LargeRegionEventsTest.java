@@ -7,6 +7,7 @@ import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.Finding;
 import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.api.usage.UsageReport.Problem.ClosedFile;
+import io.aliquot.api.usage.UsageReport.Problem.ImageWithoutLoader;
 import io.aliquot.api.usage.UsageReport.Problem.LargeRegion;
 import io.aliquot.api.usage.UsageReport.Problem.ProcessTableFull;
 import io.aliquot.scheduler.extender.ExtenderFixture;
@@ -68,6 +69,18 @@ class LargeRegionEventsTest {
                 .singleElement()
                 .asString()
                 .startsWith("a GpuProcessTableFull: 512 processes of container main hold GPU memory");
+    }
+
+    @Test
+    void thePodOfAnImageWithoutALoaderIsToldWhatToDo() {
+        reports = List.of(report("n1", "default", "a", new ImageWithoutLoader()));
+        events.report();
+        events.report();
+        assertThat(fixture.cluster.warnings)
+                .singleElement()
+                .asString()
+                .startsWith("a GpuImageWithoutLoader: the image of container main has no dynamic loader")
+                .contains("the share stays unused: use an image with glibc");
     }
 
     /** What a wrong or malicious agent may say. */

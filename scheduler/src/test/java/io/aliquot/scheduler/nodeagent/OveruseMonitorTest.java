@@ -262,16 +262,27 @@ class OveruseMonitorTest {
         assertThat(fixture.cluster.warnings).containsExactly(COVERED);
     }
 
+    /** As of an image with musl: the pod goes on only if the chart says so, and is told the same. */
     @Test
-    void aProgramWithoutTheShimIsReportedAndItsPodGoesOn() {
-        monitor = monitor(OverusePolicy.EVICT);
+    void aPodWithAProgramWithoutTheShimIsEndedOrReportedByTheSameValue() {
+        String sentence = "container main runs a program on " + Gpus.uuid(1, 0) + " that cannot be limited, because";
         reports.put("n1", found("n1", "a", "main", new Problem.WithoutShim(Gpus.uuid(1, 0))));
+        checks(3);
+        assertThat(fixture.cluster.ended).containsExactly(ENDED);
+        assertThat(fixture.cluster.notes)
+                .singleElement()
+                .asString()
+                .startsWith("a Evicted: ended because " + sentence)
+                .contains("use an image with glibc (Debian, Ubuntu, UBI; not Alpine, not Nix) or request a whole GPU");
+
+        fixture.cluster.ended.clear();
+        monitor = monitor(OverusePolicy.EVICT, OverusePolicy.REPORT);
         checks(3);
         assertThat(fixture.cluster.ended).isEmpty();
         assertThat(fixture.cluster.warnings)
                 .singleElement()
                 .asString()
-                .startsWith("a GpuProgramWithoutShim: container main uses memory of " + Gpus.uuid(1, 0));
+                .startsWith("a GpuProgramWithoutShim: " + sentence);
         assertThat(unlimitedPods("without_shim")).isEqualTo(1);
         assertThat(overusingPods()).isZero();
     }
