@@ -29,7 +29,9 @@ class HostDevicesIT {
             Map.of(Resources.MEMORY, "3000", Resources.CORES, Integer.toString(CORES), RDMA, "2", CARD, "1");
 
     @ParameterizedTest
-    @EnumSource(NodeKind.class)
+    @EnumSource(
+            value = NodeKind.class,
+            names = {"DEFAULT_RUNTIME", "CDI"})
     void aShareHasWhatAnotherDevicePluginGivesIt(NodeKind kind, Lab lab, TestNamespace namespace) {
         String node = lab.node(kind);
         namespace.run(Pods.onNode(plugin(lab), node));
@@ -77,7 +79,9 @@ class HostDevicesIT {
 
     /** The name begins as those of NVIDIA's GPUs do. */
     @ParameterizedTest
-    @EnumSource(NodeKind.class)
+    @EnumSource(
+            value = NodeKind.class,
+            names = {"DEFAULT_RUNTIME", "CDI"})
     void aPodWithANetworkCardAloneIsNotAliquots(NodeKind kind, Lab lab, TestNamespace namespace) {
         String node = lab.node(kind);
         namespace.run(Pods.onNode(plugin(lab), node));
