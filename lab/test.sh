@@ -76,6 +76,7 @@ test_packages() {
 		clang-format clang-format
 		strace strace
 		xfsprogs mkfs.xfs
+		btrfs-progs mkfs.btrfs
 		curl curl
 		chromium chromium
 		socat socat
