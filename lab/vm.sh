@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# A node in a virtual machine: Debian's kernel, systemd, cgroup v2 with the systemd driver, containerd 2, real reboots.
+# A node in a virtual machine: Debian's kernel, systemd, cgroup v2 with the systemd driver, containerd 2, XFS and Btrfs,
+# real reboots.
 # QEMU is one of the lab's programs, in its namespaces: it ends with the lab, and so does its network device.
 
 vm_qemu=$vm_node/qemu
 vm_tap=vm0
 
-# --- the disk -------------------------------------------------------------------------------------------------------
+# --- the disks -------------------------------------------------------------------------------------------------------
 
 # Debian trixie with a kernel and systemd: a folder in the cache
 vm_root() { printf '%s/vm-%s' "$cache" "$(declare -f make_vm_root | sha256sum | cut -c1-16)"; }
@@ -27,6 +28,22 @@ make_vm_root() {
     : > "$folder/complete"
 }
 
+# Two folders are file systems of their own, as on many nodes: regions and the agent's files are on XFS, the kubelet's checkpoint and
+# volumes on Btrfs. Lines of DEVICE TYPE FOLDER, in the order of the devices.
+vm_file_systems() {
+    printf 'vdb xfs %s\n' /var/lib/aliquot
+    printf 'vdc btrfs %s\n' /var/lib/kubelet
+}
+
+make_vm_file_systems() {
+    local device type
+    while read -r device type _; do
+        rm -f "$lab/$vm_node/$device"
+        truncate -s 2G "$lab/$vm_node/$device"
+        "mkfs.$type" -q "$lab/$vm_node/$device"
+    done < <(vm_file_systems)
+}
+
 # The node's disk, of that root, the node's folder (which is at /run/node as on the other nodes), and the images.
 make_vm_disk() {
     local folder=$lab/$vm_node tree=$lab/$vm_node/tree
@@ -40,7 +57,8 @@ make_vm_disk() {
     rm -rf "$tree" "$folder/disk"
     cp -a --reflink=auto "$(vm_root)" "$tree"
     rm -r "$tree/complete" "$tree"/boot/*
-    mkdir -p "$tree"/etc/{cdi,containerd,nvidia-container-runtime} "$tree/var/lib/node" "$tree$(cni_plugins)"
+    make_vm_file_systems
+    mkdir -p "$tree"/etc/{cdi,containerd,nvidia-container-runtime} "$tree"/var/lib/{aliquot,kubelet,node} "$tree$(cni_plugins)"
     cp -r "$folder"/{programs,cni-config,kubelet.yaml,kubeconfig,ca.crt,resolv.conf} "$tree/var/lib/node"
     cp "$folder/containerd-config/config.toml" "$tree/etc/containerd"
     cp "$folder/nvidia-container-runtime/config.toml" "$tree/etc/nvidia-container-runtime"
@@ -58,6 +76,7 @@ configure_vm() { # ROOT
     printf '127.0.0.1 localhost %s\n' "$vm_node" > "$etc/hosts"
     : > "$etc/resolv.conf"
     printf '/dev/vda / ext4 defaults 0 0\n' > "$etc/fstab"
+    vm_file_systems | sed -E 's#(.*) (.*) (.*)#/dev/\1 \3 \2 defaults 0 0#' >> "$etc/fstab"
     echo 'L /run/node - - - - /var/lib/node' > "$etc/tmpfiles.d/node.conf"
     echo overlay > "$etc/modules-load.d/node.conf"
     echo net.ipv4.ip_forward=1 > "$etc/sysctl.d/node.conf"
@@ -141,7 +160,11 @@ vm_accelerator() {
 
 # The node's address is in the subnet of the others': Linux answers requests for each of its addresses on each device.
 start_vm() {
-    local folder=$lab/$vm_node
+    local folder=$lab/$vm_node device
+    local -a drives
+    for device in disk $(vm_file_systems | cut -d ' ' -f 1); do
+        drives+=(-drive "file=$folder/$device,format=raw,if=virtio,cache=unsafe")
+    done
     # shellcheck disable=SC2016
     "${in_network[@]}" bash -c '
         set -e
@@ -153,7 +176,7 @@ start_vm() {
     launch "$vm_qemu" qemu-system-x86_64 -accel "$(vm_accelerator)" -cpu max -smp 2 -m 2G -display none -monitor none \
         -kernel "$folder/boot/vmlinuz" -initrd "$folder/boot/initrd" \
         -append "root=/dev/vda rw console=ttyS0 mitigations=off quiet" \
-        -drive "file=$folder/disk,format=raw,if=virtio,cache=unsafe" \
+        "${drives[@]}" \
         -netdev "tap,id=net,ifname=$vm_tap,script=no,downscript=no" -device virtio-net-pci,netdev=net \
         -device virtio-rng-pci -serial "file:$lab/log/$vm_node/console.log"
 }
@@ -180,6 +203,8 @@ vm_up() {
 		qemu-system-x86 qemu-system-x86_64
 		openssh-client ssh
 		e2fsprogs mke2fs
+		xfsprogs mkfs.xfs
+		btrfs-progs mkfs.btrfs
 	END
     lock_cache
     [ -f "$(vm_root)/complete" ] ||

@@ -74,7 +74,7 @@ class SupportMatrixTest {
 
     @Test
     void aCellWithoutANewResultKeepsItsDay() {
-        String before = updated(EMPTY, result(FIRST_DAY, NodeKind.CDI_SYSTEMD, "one", Outcome.PASSED, ""));
+        String before = updated(EMPTY, result(FIRST_DAY, NodeKind.VIRTUAL_MACHINE, "one", Outcome.PASSED, ""));
 
         assertThat(updated(before, result(SECOND_DAY, NodeKind.CDI, "one", Outcome.PASSED, "")))
                 .contains("| `SomeIT` | – | – | 1 passed (2026-11-30) | 1 passed (2026-11-29) |");
@@ -82,7 +82,7 @@ class SupportMatrixTest {
 
     @Test
     void aKindThatTheTableLacksGetsAColumn() {
-        String before = updated(EMPTY, result(FIRST_DAY, NodeKind.CDI_SYSTEMD, "one", Outcome.PASSED, ""))
+        String before = updated(EMPTY, result(FIRST_DAY, NodeKind.VIRTUAL_MACHINE, "one", Outcome.PASSED, ""))
                 .replace(" RuntimeClass |", "")
                 .replace("| `SomeIT` | – |", "| `SomeIT` |");
 

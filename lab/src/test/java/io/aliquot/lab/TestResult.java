@@ -54,7 +54,7 @@ record TestResult(LocalDate day, NodeKind kind, String tests, String test, Outco
      */
     static Stream<TestResult> skipped(Class<?> tests, NodeKind.Required required) {
         return Arrays.stream(NodeKind.values())
-                .filter(kind -> kind != NodeKind.CDI_SYSTEMD
+                .filter(kind -> kind != NodeKind.VIRTUAL_MACHINE
                         && !List.of(required.value()).contains(kind))
                 .map(kind -> new TestResult(
                         LocalDate.now(ZoneOffset.UTC),

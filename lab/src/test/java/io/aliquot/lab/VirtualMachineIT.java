@@ -3,37 +3,31 @@ package io.aliquot.lab;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Resources;
+import io.fabric8.kubernetes.api.model.NodeCondition;
 import io.fabric8.kubernetes.api.model.NodeSystemInfo;
 import io.fabric8.kubernetes.api.model.Pod;
-import io.fabric8.kubernetes.api.model.PodBuilder;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.parallel.Isolated;
 
 /**
- * What depends on cgroups, systemd, user namespaces and reboots, on a node that has them as people's nodes do: the virtual
- * machine. {@code ./aliquot test --long vm} runs it; it needs {@code ./aliquot vm up}.
+ * What depends on cgroups, systemd, file systems and reboots, on a node that has them as people's nodes do. Containers get
+ * GPU and limits by the agent's CDI device.
  */
-@ExtendWith(LabExtension.class)
 @Isolated
 @LongTier.Only
-class VirtualMachineIT {
-    /** Without the processor's virtualization all in the machine takes some ten times as long as beside it. */
-    private static final Duration SLOWLY = Duration.ofMinutes(5);
-
+class VirtualMachineIT extends VirtualMachine {
     /** From the kubelet's end to a container that runs again; 101 s on two idle cores. */
     private static final Duration REBOOT = Duration.ofMinutes(12);
 
-    private static final int CORES = 30;
-    private static final Map<String, String> LIMITS =
-            Map.of(Resources.MEMORY, "3000", Resources.CORES, Integer.toString(CORES));
-    private static final double MIB = 1 << 20;
+    private static final String REGION = "/usr/local/aliquot/region";
+    private static final int SECTOR = 512;
 
     @Test
     void theNodeIsOfItsKind(Lab lab) {
@@ -49,6 +43,10 @@ class VirtualMachineIT {
         assertThat(lab.kubectl("get", "--raw", "/api/v1/nodes/" + node + "/proxy/configz")
                         .expectSuccess())
                 .contains("\"cgroupDriver\":\"systemd\"");
+        assertThat(lab.onNode(node, "stat", "-fc", "%T", "/var/lib/aliquot", "/var/lib/kubelet")
+                        .expectSuccess())
+                .as("the file systems of regions and of the kubelet's checkpoint and volumes")
+                .isEqualTo("xfs\nbtrfs\n");
         System.out.printf(
                 "%s: kernel %s, %s, %s%n",
                 node,
@@ -62,76 +60,101 @@ class VirtualMachineIT {
     }
 
     @Test
-    void aShareIsLimitedAndItsMemoryIsThatOfItsContainer(Lab lab, TestNamespace namespace) {
-        Pod pod = run(namespace, share(lab, "share"));
-        assertIsLimited(namespace, "share");
-
-        namespace
-                .exec(
-                        "share",
-                        "bash",
-                        "-c",
-                        "nohup vgpu-sample alloc 2000 hold > /dev/null 2>&1 & echo $! > /tmp/started")
-                .expectSuccess();
-
-        awaitTrue(
-                "2000 MiB and a context in gpushares",
-                SLOWLY,
-                () -> usage(lab, pod, "memoryMiB").equals("2256"));
-        assertThat(used(lab, pod)).isEqualTo(2256 * MIB);
-        assertThat(UsageIT.value(lab, pod, "aliquot_container_processes")).hasValue(1);
-        String process = lab.onNode(pod.getSpec().getNodeName(), "pidof", "vgpu-sample")
-                .expectSuccess()
-                .strip();
-        assertThat(lab.onNode(pod.getSpec().getNodeName(), "cat", "/proc/" + process + "/cgroup")
-                        .expectSuccess())
-                .as("a slice of systemd's for the pod, a scope for the container")
-                .matches("0::/kubepods\\.slice/.*-pod"
-                        + pod.getMetadata().getUid().replace('-', '_')
-                        + "\\.slice/cri-containerd-[0-9a-f]{64}\\.scope\n");
-        namespace.exec("share", "bash", "-c", "kill -KILL $(cat /tmp/started)").expectSuccess();
-        awaitTrue("0 after a SIGKILL", SLOWLY, () -> used(lab, pod) == 0);
-    }
-
-    private static double used(Lab lab, Pod pod) {
-        return List.of("charged", "unattributed").stream()
-                .mapToDouble(
-                        kind -> UsageIT.value(lab, pod, "aliquot_container_memory_used_bytes", "kind=\"" + kind + "\"")
-                                .orElse(-1))
-                .sum();
-    }
-
-    @Test
-    void aSharesKernelsGetItsCores(Lab lab, TestNamespace namespace) {
-        Pod pod = run(namespace, share(lab, "busy"));
-
-        namespace
-                .exec("busy", "sh", "-c", "nohup vgpu-sample busy 600 > /tmp/busy 2>&1 &")
-                .expectSuccess();
-
-        awaitTrue("a utilization of " + CORES + " % in gpushares", SLOWLY, () -> {
-            String percent = usage(lab, pod, "utilizationPercent");
-            return !percent.isEmpty() && Math.abs(Integer.parseInt(percent) - CORES) <= 5;
-        });
-    }
-
-    private static String usage(Lab lab, Pod pod, String figure) {
-        return lab.kubectl(
-                        "get",
-                        "gpushare",
-                        pod.getMetadata().getName(),
-                        "--namespace",
-                        pod.getMetadata().getNamespace(),
-                        "--output",
-                        "jsonpath={.status.usage." + figure + "}")
-                .expectSuccess();
-    }
-
-    @Test
     void aContainerThatCoversItsLimitsDoesNotStart(Lab lab, TestNamespace namespace) {
         namespace.create(onMachine(lab, LimitsCheckIT.covering(lab, "covering", "ln -s /etc /x/e", "/x/e")));
 
         awaitTrue("an event says why", SLOWLY, () -> CdiInjectionIT.isRefusedForItsLimits(namespace, "covering"));
+    }
+
+    /**
+     * XFS gives a file space beyond its end and many attributes, and the file's length shows neither.
+     * {@code RegionGuardTest} has the same without a container.
+     */
+    @Test
+    void aRegionThatItsContainerFillsIsCutAndItsProgramsKeepTheirMemoryAndLimit(Lab lab, TestNamespace namespace) {
+        Pod pod = run(namespace, share(lab, "share"));
+        hold2000MiB(lab, namespace, pod);
+        long usual = blocks(namespace);
+
+        namespace
+                .exec("share", "fallocate", "--keep-size", "--length", "200M", REGION)
+                .expectSuccess();
+        namespace.exec("share", "python3", "-c", """
+                        import os, sys
+                        for i in range(30):
+                            os.setxattr(sys.argv[1], f"user.a{i}", bytes(60_000))
+                        """, REGION).expectSuccess();
+
+        awaitTrue(
+                "an event on the pod",
+                SLOWLY,
+                () -> namespace.events("share").stream()
+                        .anyMatch(event -> "GpuRegionTooLarge".equals(event.getReason())
+                                && event.getMessage().contains("The node's agent has cut it")));
+        awaitTrue("its usual size", SLOWLY, () -> blocks(namespace) < usual + MIB / SECTOR);
+        assertThat(namespace
+                        .exec("share", "python3", "-c", "import os, sys; print(os.listxattr(sys.argv[1]))", REGION)
+                        .expectSuccess())
+                .isEqualTo("[]\n");
+        assertThat(usage(lab, pod, "memoryMiB")).isEqualTo("2256");
+        assertThat(namespace
+                        .exec("share", "vgpu-sample", "alloc", "800", "alloc", "400")
+                        .expectSuccess())
+                .contains("alloc 800 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 400 MiB: CUDA_SUCCESS");
+    }
+
+    /** The sectors that the region takes on the disk, with its attributes. */
+    private static long blocks(TestNamespace namespace) {
+        return Long.parseLong(namespace
+                .exec("share", "stat", "--format", "%b", REGION)
+                .expectSuccess()
+                .strip());
+    }
+
+    @Test
+    void aGpuThatFailsTakesNoSharesUntilItsErrorIsCleared(Lab lab, TestNamespace namespace) {
+        String node = lab.virtualMachine();
+        int slots = lab.allocatable(node, Resources.VGPU);
+        String gpu = Allocations.gpuOf(run(namespace, share(lab, "holder")));
+        lab.driver(node, "fail", gpu, "--xid", "48");
+        try {
+            awaitTrue(
+                    "the node's condition",
+                    SLOWLY,
+                    () -> gpusHealthy(lab)
+                            .filter(condition -> condition.getStatus().equals("False")
+                                    && condition.getMessage().contains(gpu)
+                                    && condition.getMessage().contains("XID 48"))
+                            .isPresent());
+            awaitTrue("half of the slots", SLOWLY, () -> lab.allocatable(node, Resources.VGPU) == slots / 2);
+            awaitTrue(
+                    "an event on the pod that holds a share of it",
+                    SLOWLY,
+                    () -> namespace.events("holder").stream()
+                            .anyMatch(event -> "GpuUnhealthy".equals(event.getReason())
+                                    && event.getMessage().contains(gpu)));
+            assertThat(Allocations.gpuOf(run(namespace, share(lab, "other")))).isNotEqualTo(gpu);
+            assertThat(TestNamespace.isRunning(namespace.get("holder"))).isTrue();
+        } finally {
+            lab.driver(node, "heal", gpu);
+            lab.kubectl("annotate", "node", node, Annotations.CLEAR_GPU_ERRORS + "=" + gpu)
+                    .expectSuccess();
+        }
+        awaitTrue(
+                "the node's condition",
+                SLOWLY,
+                () -> gpusHealthy(lab)
+                        .filter(condition -> condition.getStatus().equals("True"))
+                        .isPresent());
+        awaitTrue("all slots", SLOWLY, () -> lab.allocatable(node, Resources.VGPU) == slots);
+        lab.kubectl("annotate", "node", node, Annotations.CLEAR_GPU_ERRORS + "-")
+                .expectSuccess();
+    }
+
+    private static Optional<NodeCondition> gpusHealthy(Lab lab) {
+        return lab.client().nodes().withName(lab.virtualMachine()).get().getStatus().getConditions().stream()
+                .filter(condition -> condition.getType().equals("AliquotGPUsHealthy"))
+                .findFirst();
     }
 
     /** The container ignores SIGTERM, and outlives its pod by the pod's termination grace period. */
@@ -161,32 +184,6 @@ class VirtualMachineIT {
         String name = "*" + pod.getMetadata().getUid().replace('-', '_') + "*";
         return lab.onNode(pod.getSpec().getNodeName(), "find", "/sys/fs/cgroup", "-name", name)
                 .expectSuccess();
-    }
-
-    @Test
-    void aPodWithAUserNamespaceOfItsOwnIsLimited(Lab lab, TestNamespace namespace) {
-        assertThat(lab.client().nodes().withName(lab.virtualMachine()).get().getStatus().getRuntimeHandlers().stream()
-                        .filter(handler -> "nvidia".equals(handler.getName()))
-                        .map(handler -> handler.getFeatures().getUserNamespaces()))
-                .containsExactly(true);
-        Pod pod = share(lab, "user");
-        pod.getSpec().setHostUsers(false);
-        Pod running = run(namespace, pod);
-
-        assertThat(namespace
-                        .exec("user", "cat", "/proc/self/uid_map")
-                        .expectSuccess()
-                        .strip())
-                .as("root of the container is another user of the node")
-                .matches("0 +[1-9][0-9]* +65536");
-        assertIsLimited(namespace, "user");
-        namespace
-                .exec("user", "bash", "-c", "nohup vgpu-sample alloc 2000 hold > /dev/null 2>&1 &")
-                .expectSuccess();
-        awaitTrue(
-                "2000 MiB and a context in gpushares",
-                SLOWLY,
-                () -> usage(lab, running, "memoryMiB").equals("2256"));
     }
 
     @Test
@@ -271,37 +268,5 @@ class VirtualMachineIT {
 
         CdiInjectionIT.expectNoGpu(namespace, pod);
         Allocations.expectNoGpuOverCapacity(lab);
-    }
-
-    private static Pod run(TestNamespace namespace, Pod pod) {
-        namespace.create(pod);
-        return namespace.awaitRunning(pod.getMetadata().getName(), SLOWLY);
-    }
-
-    private static Pod share(Lab lab, String name) {
-        return share(lab, name, LIMITS);
-    }
-
-    private static Pod share(Lab lab, String name, Map<String, String> limits) {
-        return onMachine(lab, Pods.withLimits(lab, name, limits));
-    }
-
-    private static Pod onMachine(Lab lab, Pod pod) {
-        return new PodBuilder(Pods.onNode(pod, lab.virtualMachine()))
-                .editSpec()
-                .addNewToleration()
-                .withKey("nvidia.com/gpu")
-                .withOperator("Exists")
-                .endToleration()
-                .endSpec()
-                .build();
-    }
-
-    private static void assertIsLimited(TestNamespace namespace, String pod) {
-        assertThat(namespace.exec(pod, "nvidia-smi").expectSuccess()).contains("0MiB / 3000MiB");
-        assertThat(namespace
-                        .exec(pod, "vgpu-sample", "alloc", "2700", "alloc", "200")
-                        .expectSuccess())
-                .contains("alloc 2700 MiB: CUDA_SUCCESS", "alloc 200 MiB: CUDA_ERROR_OUT_OF_MEMORY");
     }
 }

@@ -15,6 +15,7 @@ import io.aliquot.deviceplugin.periodic.PeriodicTask;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.nio.channels.ClosedChannelException;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -56,8 +57,8 @@ public final class RegionGuard implements AutoCloseable {
     private final LongSupplier nanoTime;
     private final PeriodicTask looks = new PeriodicTask("regions", PERIOD, this::look);
 
-    /** When each region's inode had changed when it was tidied last. */
-    private final Map<String, Long> tidied = new HashMap<>();
+    /** When each region's inode had changed when it was tidied last; without those that could not be tidied. */
+    private final Map<String, Long> tidied = new ConcurrentHashMap<>();
 
     /** When a container was last found to have more processes than its region holds, by slot. */
     private final Map<String, Long> full = new HashMap<>();
@@ -193,11 +194,14 @@ public final class RegionGuard implements AutoCloseable {
                 file.cut(Region.SIZE);
             }
             file.removeAttributes();
+        } catch (ClosedChannelException e) {
+            return; // the slot has another region
         } catch (IOException e) {
             LOG.log(Level.DEBUG, "Cannot tidy the region of {0}: {1}", slot, e.toString());
             cut = false;
+            tidied.remove(slot);
         }
-        if (isLarge(found)) {
+        if (isLarge(found) || !cut) { // Btrfs does not count attributes among a file's blocks.
             long bytes = found.size() > Region.SIZE ? found.size() : found.allocated();
             report(slot, cut ? Optional.empty() : Optional.of(file), new Problem.LargeRegion(bytes, cut));
         }
