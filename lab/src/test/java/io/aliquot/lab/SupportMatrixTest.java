@@ -64,7 +64,7 @@ class SupportMatrixTest {
                 .containsExactly(
                         "# Before",
                         "<!-- What ran where: CONTRIBUTING.md says how the tests write these lines. -->",
-                        "| tests | default runtime | RuntimeClass | CDI | CDI, cgroup v2 |",
+                        "| tests | default runtime | RuntimeClass | CDI | virtual machine |",
                         "| --- | --- | --- | --- | --- |",
                         "| `SomeIT` | skipped: it needs CDI | 1 failed (2026-11-30)"
                                 + " | 2 passed, 1 skipped: no browser (2026-11-29) | – |",

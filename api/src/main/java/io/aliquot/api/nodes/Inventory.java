@@ -105,6 +105,11 @@ public record Inventory(
                 certificate);
     }
 
+    /** Whether containers get their GPUs by the CDI device that Allocate names, which any handler of the runtime injects. */
+    public boolean injectsByCdi() {
+        return visibleDevices.equals(VisibleDevices.BY_ALLOCATE);
+    }
+
     /** The GPUs of which vGPUs can be made. */
     public List<Gpu> gpusWithCapacity() {
         return gpus.stream().filter(Gpu::hasCapacity).toList();

@@ -40,7 +40,7 @@ class RbacTest {
                         "limitranges: list watch",
                         "nodes: get list watch patch",
                         "namespaces: get",
-                        "node.k8s.io/runtimeclasses: get",
+                        "node.k8s.io/runtimeclasses: get list watch",
                         "events: create",
                         "authorization.k8s.io/subjectaccessreviews: create",
                         "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: get",

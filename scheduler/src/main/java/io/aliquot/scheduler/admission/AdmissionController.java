@@ -3,6 +3,7 @@ package io.aliquot.scheduler.admission;
 import io.aliquot.scheduler.admission.AdmissionReview.Oversized;
 import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.nodeagent.NodeReports;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
@@ -23,13 +24,16 @@ final class AdmissionController {
     private final Settings settings;
     private final Ledger ledger;
     private final Namespaces namespaces;
+    private final NodeReports nodes;
     private final RuntimeClasses runtimeClasses;
     private final ReviewMemory memory;
 
-    AdmissionController(Settings settings, Ledger ledger, ApiServerClient apiServer, Namespaces namespaces) {
+    AdmissionController(
+            Settings settings, Ledger ledger, ApiServerClient apiServer, Namespaces namespaces, NodeReports nodes) {
         this.settings = settings;
         this.ledger = ledger;
         this.namespaces = namespaces;
+        this.nodes = nodes;
         this.runtimeClasses = new RuntimeClasses(apiServer);
         this.memory = new ReviewMemory(settings.apiServers());
     }
@@ -41,6 +45,7 @@ final class AdmissionController {
             return new GpuAdmission(
                     settings.runtimeClass(),
                     runtimeClasses::handler,
+                    nodes.allInjectByCdi(),
                     settings.compatibility(),
                     () -> namespaces.podDefaults(review.namespace()));
         });

@@ -27,12 +27,14 @@ import tools.jackson.databind.node.ObjectNode;
  *
  * @param runtimeClass for pods without a RuntimeClass; empty: such pods stay without one
  * @param handlers the handler of a RuntimeClass by its name; called for other RuntimeClasses than this one
+ * @param cdi whether each node injects GPUs by CDI, so that pods need no RuntimeClass
  * @param compatibility the meaning of resources in pods that neither have the annotation nor use ACK's names
  * @param podDefaults those of the pod's namespace; called at most once, and only if the pod's meaning depends on them
  */
 record GpuAdmission(
         String runtimeClass,
         Function<String, Optional<String>> handlers,
+        boolean cdi,
         Compatibility compatibility,
         Supplier<PodDefaults> podDefaults)
         implements Admission {
@@ -86,7 +88,7 @@ record GpuAdmission(
         gpuContainers.forEach(container -> container.variableWithoutEffect().ifPresent(warnings::add));
         runtimeWarning.ifPresent(warnings::add);
         spec.put("schedulerName", Settings.SCHEDULER_NAME);
-        if (!runtimeClass.isEmpty() && runtimeClassName(spec.tree()).isEmpty()) {
+        if (!runtimeClass.isEmpty() && !cdi && runtimeClassName(spec.tree()).isEmpty()) {
             spec.put("runtimeClassName", runtimeClass);
         }
         tolerateGpuNodes(spec);
@@ -123,7 +125,7 @@ record GpuAdmission(
     private Optional<String> runtimeWarning(ObjectNode spec) {
         return runtimeClassName(spec)
                 .filter(name -> !name.equals(runtimeClass))
-                .flatMap(name -> handlers.apply(name).flatMap(handler -> RuntimeClasses.warning(name, handler)));
+                .flatMap(name -> handlers.apply(name).flatMap(handler -> RuntimeClasses.warning(name, handler, cdi)));
     }
 
     /** The annotations to add; reads the namespace if they depend on it. */

@@ -46,19 +46,22 @@ record RuntimeClasses(ApiServerClient apiServer) {
     }
 
     /**
-     * What the author of a GPU pod should know about a handler; empty for NVIDIA's runtime.
+     * What the author of a GPU pod should know about a handler; empty for NVIDIA's runtime, and where GPUs come by CDI, which
+     * any handler but a sandbox injects.
      *
+     * @param cdi whether each node injects GPUs by CDI
      * @throws DeniedException if no GPU of the node can be in such a container
      */
-    static Optional<String> warning(String runtimeClass, String handler) {
+    static Optional<String> warning(String runtimeClass, String handler, boolean cdi) {
         if (SANDBOX.matcher(handler).find()) {
             throw new DeniedException("the RuntimeClass " + runtimeClass + " starts the pod by " + handler
                     + ", a sandbox, in which a container sees no GPU of its node, and its limits have no effect: remove"
                     + " spec.runtimeClassName, or the GPU resources");
         }
-        return NVIDIA.matcher(handler).matches()
+        return cdi || NVIDIA.matcher(handler).matches()
                 ? Optional.empty()
                 : Optional.of("the RuntimeClass " + runtimeClass + " starts the pod by " + handler
-                        + ": if that is not NVIDIA's runtime, the containers see no GPU; remove spec.runtimeClassName");
+                        + ": if that is not NVIDIA's runtime, the containers see no GPU, except on nodes that inject GPUs"
+                        + " by CDI; remove spec.runtimeClassName");
     }
 }

@@ -26,6 +26,7 @@ import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.ResourceQuota;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
+import io.fabric8.kubernetes.api.model.node.v1.RuntimeClass;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
@@ -120,7 +121,7 @@ class WatchConfiguration {
             AcceptedClients acceptedClients,
             Events events,
             LongSupplier nanoTime) {
-        var reader = new NodeReader(settings.gpuPlacement(), settings.nodeLabel());
+        var reader = new NodeReader(settings.gpuPlacement(), settings.nodeLabel(), settings.runtimeClass());
         return Informer.start(
                 lists,
                 ResourceType.NODES,
@@ -212,6 +213,16 @@ class WatchConfiguration {
                 object.getMetadata().getNamespace(), object.getMetadata().getName());
     }
 
+    @Bean
+    Informer<RuntimeClass> runtimeClasses(ListWatchClient lists, Ledger ledger, LongSupplier nanoTime) {
+        return Informer.start(
+                lists,
+                ResourceType.RUNTIME_CLASSES,
+                object -> ledger.putRuntimeClass(object.getMetadata().getName(), object.getHandler()),
+                object -> ledger.removeRuntimeClass(object.getMetadata().getName()),
+                nanoTime);
+    }
+
     /** Only for its events: nothing here depends on LimitRanges. */
     @Bean
     Informer<LimitRange> limitRanges(ListWatchClient lists, Events events, LongSupplier nanoTime) {
@@ -241,6 +252,7 @@ class WatchConfiguration {
             Informer<Pod> pods,
             Informer<PodDisruptionBudget> budgets,
             Informer<ResourceQuota> quotas,
+            Informer<RuntimeClass> runtimeClasses,
             Informer<LimitRange> limitRanges,
             Informer<Lease> leases,
             MeterRegistry metrics) {
@@ -249,6 +261,7 @@ class WatchConfiguration {
                         "pods", pods,
                         "poddisruptionbudgets", budgets,
                         "resourcequotas", quotas,
+                        "runtimeclasses", runtimeClasses,
                         "limitranges", limitRanges,
                         "lease", leases)
                 .forEach((resource, informer) -> Gauge.builder(
@@ -259,6 +272,7 @@ class WatchConfiguration {
                         .baseUnit("seconds")
                         .tag("resource", resource)
                         .register(metrics));
-        return new WatchHealthCheck(leases, List.of(leases, pods, nodes, budgets, quotas, limitRanges), lease::version);
+        return new WatchHealthCheck(
+                leases, List.of(leases, pods, nodes, budgets, quotas, runtimeClasses, limitRanges), lease::version);
     }
 }

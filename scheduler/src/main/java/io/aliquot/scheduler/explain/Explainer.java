@@ -90,7 +90,7 @@ public final class Explainer {
                 evaluation.fitting(),
                 evaluation.refusals(),
                 nearest.stream().limit(MAX_NEAREST).map(Shortfall::node).toList(),
-                pending ? new Suggestions(request, sharingNodes(pod, nodes)).find() : List.of(),
+                pending ? new Suggestions(request, sharingNodes(pod, request, nodes)).find() : List.of(),
                 pending ? preemptionOptions(pod, request, priority, mayPreempt, nearest) : List.of());
     }
 
@@ -123,7 +123,7 @@ public final class Explainer {
                 .map(shortfall -> shortfall.node().node())
                 .toList();
         List<String> suggestions =
-                new Suggestions(request, sharingNodes(pod, nearest.isEmpty() ? nodes : nearest)).find();
+                new Suggestions(request, sharingNodes(pod, request, nearest.isEmpty() ? nodes : nearest)).find();
         String alternatives =
                 suggestions.stream().limit(MAX_SUGGESTIONS_IN_LINE).collect(Collectors.joining(", or "));
         return Optional.of(summary(evaluation) + (alternatives.isEmpty() ? "" : "; would fit: " + alternatives));
@@ -145,6 +145,7 @@ public final class Explainer {
             return PendingCause.QUOTA;
         }
         boolean fitsOpenNode = nodes.stream()
+                .filter(node -> ledger.runtimeRefusal(node, request).isEmpty())
                 .flatMap(node -> ledger.view(node).stream())
                 .anyMatch(view -> HypotheticalNode.emptyAndOpen(view).fits(request));
         return fitsOpenNode ? PendingCause.CLOSED : PendingCause.IMPOSSIBLE;
@@ -182,6 +183,7 @@ public final class Explainer {
                 case Feasibility.Refused refusal -> {
                     refusing.computeIfAbsent(refusal, any -> new ArrayList<>()).add(node);
                     ledger.view(node)
+                            .filter(view -> ledger.runtimeRefusal(node, request).isEmpty())
                             .map(view -> HypotheticalNode.without(view, Set.of(pod.uid())))
                             .ifPresent(free -> {
                                 if (refusal.unresolvable()) {
@@ -243,9 +245,11 @@ public final class Explainer {
         return refusals.stream().mapToInt(refusal -> refusal.nodes().count()).sum();
     }
 
-    private List<HypotheticalNode> sharingNodes(PodId pod, Collection<String> nodes) {
+    /** The nodes on which a smaller request may help. */
+    private List<HypotheticalNode> sharingNodes(PodId pod, PodGpuRequest request, Collection<String> nodes) {
         return nodes.stream()
                 .sorted()
+                .filter(node -> ledger.runtimeRefusal(node, request).isEmpty())
                 .flatMap(node -> ledger.view(node).stream())
                 .filter(view -> view.agentReady() && view.facts() instanceof Sharing)
                 .map(view -> HypotheticalNode.without(view, Set.of(pod.uid())))

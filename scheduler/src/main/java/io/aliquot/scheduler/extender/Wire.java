@@ -15,6 +15,7 @@ import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.placement.PodHostRequests;
+import io.aliquot.scheduler.placement.PodRuntime;
 import io.aliquot.scheduler.placement.PodScopes;
 import java.util.ArrayList;
 import java.util.List;
@@ -150,7 +151,8 @@ final class Wire {
                     spec.overhead,
                     HamiAnnotations.preferences(metadata.annotations),
                     spec.preferences(),
-                    spec.scopes());
+                    spec.scopes(),
+                    spec.runtime());
         }
 
         UnboundPod requesting(PodGpuRequest request) {
@@ -185,7 +187,9 @@ final class Wire {
             int priority,
             String priorityClassName,
             String preemptionPolicy,
-            @Nullable Long activeDeadlineSeconds)
+            @Nullable Long activeDeadlineSeconds,
+            String runtimeClassName,
+            @Nullable Boolean hostUsers)
             implements Partial {
         /** Whether the pod has preferred affinities or spread constraints. */
         private boolean preferences() {
@@ -197,6 +201,10 @@ final class Wire {
 
         private PodScopes scopes() {
             return new PodScopes(priorityClassName, activeDeadlineSeconds != null);
+        }
+
+        private PodRuntime runtime() {
+            return new PodRuntime(runtimeClassName, Boolean.FALSE.equals(hostUsers));
         }
 
         private PreemptionRank rank() {
@@ -239,7 +247,8 @@ final class Wire {
             Map<String, String> overhead,
             PlacementPreferences placement,
             boolean preferences,
-            PodScopes scopes) {
+            PodScopes scopes,
+            PodRuntime runtime) {
         /**
          * Parses the request.
          *
@@ -251,7 +260,8 @@ final class Wire {
                     .ifPresent(requests::add));
             return PodGpuRequest.of(requests, placement, preferences)
                     .withHostRequests(requests())
-                    .withScopes(scopes);
+                    .withScopes(scopes)
+                    .withRuntime(runtime);
         }
 
         private void each(BiConsumer<ContainerKind, Container> action) {

@@ -307,6 +307,40 @@ public final class Ledger {
         }
     }
 
+    // RuntimeClasses.
+
+    /** Adds or replaces a RuntimeClass, whose handler decides on which nodes its pods can start. */
+    public void putRuntimeClass(String name, String handler) {
+        if (accounts.putHandler(name, handler)) {
+            runtimeClassesChanged();
+        }
+    }
+
+    public void removeRuntimeClass(String name) {
+        if (accounts.removeHandler(name)) {
+            runtimeClassesChanged();
+        }
+    }
+
+    private void runtimeClassesChanged() {
+        for (String node : accounts.names()) {
+            accounts.withAccount(node, account -> {
+                account.runtimeClassesChanged();
+                return account;
+            });
+            listener.capacityFreed(node);
+        }
+    }
+
+    /**
+     * Why a node's container runtime cannot start a pod, whatever its GPUs have free; empty if it can, or if the node takes no
+     * pods now.
+     */
+    public Optional<Refused> runtimeRefusal(String node, PodGpuRequest request) {
+        NodeAccount account = accounts.find(node);
+        return account == null ? Optional.empty() : account.runtimeRefusal(request);
+    }
+
     // Quotas.
 
     /** Adds or replaces a quota. What is held already counts, and stays where it is more than the quota allows. */

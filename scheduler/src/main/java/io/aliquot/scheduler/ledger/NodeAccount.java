@@ -440,6 +440,10 @@ final class NodeAccount implements NodeAccountView {
         if (!(facts instanceof Sharing sharing && agentReady)) {
             return unavailable();
         }
+        Optional<Refused> cannotStart = runtimeRefusal(request);
+        if (cannotStart.isPresent()) {
+            return cannotStart.get();
+        }
         List<GpuInfo> free = freeCapacitiesWithout(uid, without);
         PlacementPolicy policy = gpuPolicy(request, sharing);
         return switch (GpuSelector.feasible(request, free, policy)) {
@@ -483,6 +487,10 @@ final class NodeAccount implements NodeAccountView {
         if (!(facts instanceof Sharing sharing && agentReady)) {
             return unavailable();
         }
+        Optional<Refused> cannotStart = runtimeRefusal(request);
+        if (cannotStart.isPresent()) {
+            return cannotStart.get();
+        }
         List<GpuInfo> free = freeCapacitiesWithout(uid, without);
         PlacementPolicy policy = gpuPolicy(request, sharing);
         if (!request.requestsOneVgpu() || !policy.scoresCandidates()) {
@@ -505,6 +513,18 @@ final class NodeAccount implements NodeAccountView {
     /** The refusal of a node that takes no pods now. */
     private Refused unavailable() {
         return new Refused((facts instanceof Unavailable unavailable ? unavailable : AGENT_NOT_READY).reason(), true);
+    }
+
+    /** Why the node's container runtime cannot start a pod; empty if it can, or if the node is unavailable. */
+    Optional<Refused> runtimeRefusal(PodGpuRequest request) {
+        return facts instanceof Sharing sharing
+                ? sharing.runtime().refusal(request.runtime(), accounts.handler(request.runtime()))
+                : Optional.empty();
+    }
+
+    /** Answers of this account before a change of a RuntimeClass are outdated. */
+    synchronized void runtimeClassesChanged() {
+        changed();
     }
 
     private static PlacementPolicy gpuPolicy(PodGpuRequest request, Sharing sharing) {

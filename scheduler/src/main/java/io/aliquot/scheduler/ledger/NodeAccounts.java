@@ -3,9 +3,11 @@ package io.aliquot.scheduler.ledger;
 import io.aliquot.scheduler.placement.CandidateChooser;
 import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.GpuModels;
+import io.aliquot.scheduler.placement.PodRuntime;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
@@ -24,6 +26,9 @@ final class NodeAccounts {
     /** Nodes whose agent is not ready, whether or not the node is known; true if the node has an agent. */
     private final Map<String, Boolean> notReady = new ConcurrentHashMap<>();
 
+    /** The handler of each RuntimeClass, by the name of the RuntimeClass. */
+    private final Map<String, String> handlers = new ConcurrentHashMap<>();
+
     private volatile CandidateChooser chooser = candidates -> candidates.gpu(0);
 
     void connect(CandidateChooser chooser) {
@@ -41,6 +46,20 @@ final class NodeAccounts {
 
     List<String> names() {
         return List.copyOf(byName.keySet());
+    }
+
+    /** Sets the handler of a RuntimeClass; returns whether it had another one. */
+    boolean putHandler(String runtimeClass, String handler) {
+        return !handler.equals(handlers.put(runtimeClass, handler));
+    }
+
+    boolean removeHandler(String runtimeClass) {
+        return handlers.remove(runtimeClass) != null;
+    }
+
+    /** The handler that starts a pod, whose name is empty for the default one; empty if its RuntimeClass is not known. */
+    Optional<String> handler(PodRuntime pod) {
+        return pod.runtimeClass().isEmpty() ? Optional.of("") : Optional.ofNullable(handlers.get(pod.runtimeClass()));
     }
 
     void setAgentReady(String node, boolean ready) {

@@ -6,6 +6,7 @@ import io.aliquot.api.nodes.SharingMode;
 import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
+import io.aliquot.scheduler.placement.NodeRuntime;
 import java.util.Set;
 
 /** What the ledger knows of a node. */
@@ -16,9 +17,16 @@ public sealed interface NodeFacts {
      * @param gpus with their capacity
      * @param gpuPlacement policy that selects GPUs for pods that do not name one
      * @param allocatable CPU and memory
+     * @param runtime which pods it can start
      */
-    record Sharing(NodeGpus gpus, Placement gpuPlacement, HostResources allocatable) implements NodeFacts {
-        /** A node that shares its GPUs by memory and cores, none of them cordoned. */
+    record Sharing(NodeGpus gpus, Placement gpuPlacement, HostResources allocatable, NodeRuntime runtime)
+            implements NodeFacts {
+        /** A node whose container runtime does not report its handlers. */
+        public Sharing(NodeGpus gpus, Placement gpuPlacement, HostResources allocatable) {
+            this(gpus, gpuPlacement, allocatable, NodeRuntime.UNKNOWN);
+        }
+
+        /** The same, with GPUs that are shared by memory and cores, none of them cordoned. */
         public Sharing(Inventory inventory, Placement gpuPlacement, HostResources allocatable) {
             this(new NodeGpus(inventory, SharingMode.CORE_MEMORY, Set.of()), gpuPlacement, allocatable);
         }

@@ -10,13 +10,14 @@ import java.util.List;
  *
  * @param gpus with their health
  * @param agentCertificate which certificate the agent serves; empty if it does not say
+ * @param injectsByCdi whether containers get their GPUs by the CDI device that Allocate names, so that pods need no RuntimeClass
  */
-public record NodeReport(NodeId node, List<Gpu> gpus, String agentCertificate) {
+public record NodeReport(NodeId node, List<Gpu> gpus, String agentCertificate, boolean injectsByCdi) {
     public NodeReport {
         gpus = List.copyOf(gpus);
     }
 
     public static NodeReport of(NodeId node, Inventory inventory) {
-        return new NodeReport(node, inventory.gpus(), inventory.certificate());
+        return new NodeReport(node, inventory.gpus(), inventory.certificate(), inventory.injectsByCdi());
     }
 }

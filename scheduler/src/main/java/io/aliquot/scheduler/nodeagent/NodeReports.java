@@ -29,6 +29,11 @@ public final class NodeReports {
         return find(node).map(NodeReport::agentCertificate).filter(certificate -> !certificate.isEmpty());
     }
 
+    /** Whether there are reports, and each is of a node where pods need no RuntimeClass. */
+    public boolean allInjectByCdi() {
+        return !byNode.isEmpty() && byNode.values().stream().allMatch(NodeReport::injectsByCdi);
+    }
+
     Collection<NodeReport> all() {
         return byNode.values();
     }

@@ -30,6 +30,7 @@ public final class PodGpuRequest {
     private final boolean preferences;
     private final HostResources hostRequests;
     private final PodScopes scopes;
+    private final PodRuntime runtime;
 
     private final boolean choosesGpus;
     private final boolean oneDomain;
@@ -50,6 +51,7 @@ public final class PodGpuRequest {
                 preferences,
                 HostResources.NONE,
                 PodScopes.NONE,
+                PodRuntime.DEFAULT,
                 placement.numa().filter(Numa.REQUIRED::equals).isPresent());
     }
 
@@ -59,19 +61,21 @@ public final class PodGpuRequest {
             boolean preferences,
             HostResources hostRequests,
             PodScopes scopes,
+            PodRuntime runtime,
             boolean oneDomain) {
         this.containers = List.copyOf(containers);
         this.placement = placement;
         this.preferences = preferences;
         this.hostRequests = hostRequests;
         this.scopes = scopes;
+        this.runtime = runtime;
         this.choosesGpus = placement.choosesGpus();
         this.oneDomain = oneDomain;
         this.mostVgpus = containers.stream()
                 .mapToInt(container -> container.request().vgpus())
                 .max()
                 .orElse(0);
-        this.hash = Objects.hash(containers, placement, preferences, hostRequests, scopes, oneDomain);
+        this.hash = Objects.hash(containers, placement, preferences, hostRequests, scopes, runtime, oneDomain);
         this.refusals = new ArrayList<>(containers.size());
         containers.forEach(container -> refusals.add(new RefusalReasons(container, containers.size() > 1)));
     }
@@ -99,21 +103,28 @@ public final class PodGpuRequest {
 
     /** The same pod with other requests of its containers. */
     public PodGpuRequest with(List<ContainerGpuRequest> containers) {
-        return new PodGpuRequest(containers, placement, preferences, hostRequests, scopes, oneDomain);
+        return new PodGpuRequest(containers, placement, preferences, hostRequests, scopes, runtime, oneDomain);
     }
 
     /** The same pod with these requests of CPU and memory; {@link #of} creates it without. */
     public PodGpuRequest withHostRequests(HostResources amount) {
         return hostRequests.equals(amount)
                 ? this
-                : new PodGpuRequest(containers, placement, preferences, amount, scopes, oneDomain);
+                : new PodGpuRequest(containers, placement, preferences, amount, scopes, runtime, oneDomain);
     }
 
     /** The same pod in these scopes of quotas; {@link #of} creates it without. */
     public PodGpuRequest withScopes(PodScopes scopes) {
         return this.scopes.equals(scopes)
                 ? this
-                : new PodGpuRequest(containers, placement, preferences, hostRequests, scopes, oneDomain);
+                : new PodGpuRequest(containers, placement, preferences, hostRequests, scopes, runtime, oneDomain);
+    }
+
+    /** The same pod with this runtime; {@link #of} creates it with the default. */
+    public PodGpuRequest withRuntime(PodRuntime runtime) {
+        return this.runtime.equals(runtime)
+                ? this
+                : new PodGpuRequest(containers, placement, preferences, hostRequests, scopes, runtime, oneDomain);
     }
 
     /** The same pod without requests of CPU and memory, and without scopes of quotas. */
@@ -128,7 +139,7 @@ public final class PodGpuRequest {
 
     /** The same pod without the requirement that a container's GPUs are in one NUMA domain. */
     public PodGpuRequest withoutNumaRequirement() {
-        return new PodGpuRequest(containers, placement, preferences, hostRequests, scopes, false);
+        return new PodGpuRequest(containers, placement, preferences, hostRequests, scopes, runtime, false);
     }
 
     /** The containers that request GPUs, in the order of their declaration, init containers first; may be empty. */
@@ -186,6 +197,11 @@ public final class PodGpuRequest {
         return scopes;
     }
 
+    /** What the pod asks of its node's container runtime. */
+    public PodRuntime runtime() {
+        return runtime;
+    }
+
     /** Whether the pod's constraints on model, UUID and index admit a GPU. */
     public boolean takes(Gpu gpu) {
         return !choosesGpus || (takesModel(gpu) && placement.takes(gpu));
@@ -229,6 +245,7 @@ public final class PodGpuRequest {
                 && oneDomain == that.oneDomain
                 && hostRequests.equals(that.hostRequests)
                 && scopes.equals(that.scopes)
+                && runtime.equals(that.runtime)
                 && containers.equals(that.containers)
                 && placement.equals(that.placement);
     }

@@ -206,7 +206,9 @@ public final class Evictor {
                         && !evictions.isBlocked(victim.pod().uid())
                         && victim.budgets().stream().allMatch(budget -> budget.allowed() > 0))
                 .toList();
-        if (!node.unavailableReason().isEmpty() || (candidates.isEmpty() && gone.isEmpty())) {
+        if (!node.unavailableReason().isEmpty()
+                || (candidates.isEmpty() && gone.isEmpty())
+                || ledger.runtimeRefusal(node.name(), kind.request()).isPresent()) {
             return Optional.empty();
         }
         gone.add(one.pod().uid());

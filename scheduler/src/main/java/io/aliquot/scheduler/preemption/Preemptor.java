@@ -158,11 +158,13 @@ public final class Preemptor {
                     .toList();
         }
 
-        /** Free capacity of the GPUs without these pods and the pod itself; empty if the node takes no pods. */
+        /** Free capacity of the GPUs without these pods and the pod itself; empty if the node does not take the pod at all. */
         private List<GpuInfo> gpusWithout(Set<String> uids) {
             var all = new HashSet<>(uids);
             all.add(pod.id().uid());
-            return node.unavailableReason().isEmpty() ? node.gpusWithout(all) : List.of();
+            boolean open = node.unavailableReason().isEmpty()
+                    && ledger.runtimeRefusal(node.name(), request).isEmpty();
+            return open ? node.gpusWithout(all) : List.of();
         }
 
         Optional<Found> find(EvictionCost below) {

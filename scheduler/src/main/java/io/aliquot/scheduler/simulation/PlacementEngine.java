@@ -67,7 +67,7 @@ public final class PlacementEngine {
         this.shapes = shapes;
         for (SimulatedNode node : nodes) {
             Sharing facts = node.facts;
-            ledger.putNode(node.name(), new Sharing(facts.gpus(), policy, facts.allocatable()));
+            ledger.putNode(node.name(), new Sharing(facts.gpus(), policy, facts.allocatable(), facts.runtime()));
             ledger.observeBound(systemPod(node));
             free.put(node.name(), node.free());
         }

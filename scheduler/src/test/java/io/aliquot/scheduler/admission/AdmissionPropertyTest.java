@@ -25,8 +25,8 @@ import tools.jackson.databind.node.ObjectNode;
  * it.
  */
 class AdmissionPropertyTest {
-    private static final GpuAdmission GPU =
-            new GpuAdmission("nvidia", name -> Optional.of("nvidia"), Compatibility.NONE, () -> PodDefaults.NONE);
+    private static final GpuAdmission GPU = new GpuAdmission(
+            "nvidia", name -> Optional.of("nvidia"), false, Compatibility.NONE, () -> PodDefaults.NONE);
     private static final VoidAdmission VOID = new VoidAdmission(Set.of(), node -> true);
     private static final int PODS = Integer.getInteger("aliquot.reviews", 500);
 
@@ -69,7 +69,8 @@ class AdmissionPropertyTest {
     @Test
     void everyGpuContainerGetsOnlyAliquotsResourcesInWholeAmounts() {
         for (Compatibility compatibility : Compatibility.values()) {
-            var admission = new GpuAdmission("", name -> Optional.of("nvidia"), compatibility, () -> PodDefaults.NONE);
+            var admission =
+                    new GpuAdmission("", name -> Optional.of("nvidia"), false, compatibility, () -> PodDefaults.NONE);
             randomly((random, pod) -> {
                 ObjectNode mutated = mutated(admission, pod);
                 assertThat(mutated(admission, mutated)).isEqualTo(mutated);

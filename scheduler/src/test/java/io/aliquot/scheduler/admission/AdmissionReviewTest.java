@@ -25,7 +25,7 @@ import tools.jackson.databind.node.ObjectNode;
 class AdmissionReviewTest {
     private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
     private static final GpuAdmission GPU =
-            new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.NONE, () -> PodDefaults.NONE);
+            new GpuAdmission("", name -> Optional.of("nvidia"), false, Compatibility.NONE, () -> PodDefaults.NONE);
 
     /** An AdmissionReview as kube-apiserver 1.35 sends it. */
     static ObjectNode review(ObjectNode pod) {

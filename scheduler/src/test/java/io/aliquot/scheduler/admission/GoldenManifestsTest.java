@@ -121,7 +121,8 @@ class GoldenManifestsTest {
                 folder.startsWith(FOLDER.resolve("hami-compatible")) ? Compatibility.HAMI : Compatibility.NONE;
         return Stream.concat(Resources.SUPPORTED.stream(), ForeignResources.NAMES.stream())
                         .anyMatch(resource -> pod.toString().contains('"' + resource + '"'))
-                ? new GpuAdmission("nvidia", name -> Optional.of("nvidia"), compatibility, () -> PodDefaults.NONE)
+                ? new GpuAdmission(
+                        "nvidia", name -> Optional.of("nvidia"), false, compatibility, () -> PodDefaults.NONE)
                 : new VoidAdmission(Set.of(), node -> true);
     }
 

@@ -29,7 +29,7 @@ import tools.jackson.databind.node.ObjectNode;
 
 class GpuAdmissionTest {
     private static final GpuAdmission ADMISSION =
-            new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.NONE, () -> PodDefaults.NONE);
+            new GpuAdmission("", name -> Optional.of("nvidia"), false, Compatibility.NONE, () -> PodDefaults.NONE);
     private static final String VOID = "{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}";
     private static final String ALLOCATED = """
         {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {
@@ -324,7 +324,7 @@ class GpuAdmissionTest {
     void aSliceHasTheSizeOfItsNamespacesDefaults(String limits, String expected) {
         var slices = new PodDefaults(
                 PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty(), CoreRules.NONE);
-        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.NONE, () -> slices);
+        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), false, Compatibility.NONE, () -> slices);
         ObjectNode pod = mutated(admission, requesting(limits.replace('\'', '"')));
 
         assertThat(container(pod, 0).at("/resources/limits")).isEqualTo(parse(expected.replace('\'', '"')));
@@ -364,7 +364,7 @@ class GpuAdmissionTest {
             String resource, String own, String chosen, Compatibility compatibility, String expected) {
         PodDefaults defaults =
                 PodDefaults.NONE.with(UnaryOperator.identity(), name -> name.equals("core-policy") ? chosen : null);
-        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), compatibility, () -> defaults);
+        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), false, compatibility, () -> defaults);
         ObjectNode pod = requesting("{\"nvidia.com/" + resource + "\": \"30\"}");
         if (own != null) {
             pod.withObject("/metadata/annotations").put("aliquot.io/core-policy", own);
@@ -386,7 +386,7 @@ class GpuAdmissionTest {
         Supplier<PodDefaults> unreadable = () -> {
             throw DeniedException.unreadable("namespace team", "timed out");
         };
-        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.NONE, unreadable);
+        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), false, Compatibility.NONE, unreadable);
 
         mutated(admission, requesting("{\"aliquot.io/vgpu\": \"1\"}"));
         mutated(admission, requesting("{\"mig.aliquot.io/1g.10gb\": \"1\"}"));
@@ -482,8 +482,8 @@ class GpuAdmissionTest {
 
     @Test
     void setsTheRuntimeClassIfConfiguredAndAbsent() {
-        var admission =
-                new GpuAdmission("nvidia", name -> Optional.of("nvidia"), Compatibility.NONE, () -> PodDefaults.NONE);
+        var admission = new GpuAdmission(
+                "nvidia", name -> Optional.of("nvidia"), false, Compatibility.NONE, () -> PodDefaults.NONE);
         ObjectNode own = gpuPod();
         spec(own).put("runtimeClassName", "mine");
 
@@ -492,6 +492,27 @@ class GpuAdmissionTest {
         assertThat(spec(mutated(admission, own)).get("runtimeClassName").stringValue())
                 .isEqualTo("mine");
         assertThat(spec(mutated(ADMISSION, gpuPod())).has("runtimeClassName")).isFalse();
+    }
+
+    /** There any handler starts the pod, and its GPUs come with the CDI device. */
+    @Test
+    void whereEachNodeInjectsGpusByCdiAPodGetsNoRuntimeClassAndMayHaveAny() {
+        var admission = new GpuAdmission(
+                "nvidia", name -> Optional.of("runc"), true, Compatibility.NONE, () -> PodDefaults.NONE);
+        ObjectNode own = gpuPod();
+        spec(own).put("runtimeClassName", "mine");
+
+        assertThat(spec(mutated(admission, gpuPod())).has("runtimeClassName")).isFalse();
+        assertThat(spec(mutated(admission, own)).get("runtimeClassName").stringValue())
+                .isEqualTo("mine");
+        assertThat(Pods.respond(AdmissionReviewTest.review(own), admission).path("warnings"))
+                .isEmpty();
+        var sandbox = new GpuAdmission(
+                "nvidia", name -> Optional.of("kata"), true, Compatibility.NONE, () -> PodDefaults.NONE);
+        assertThat(Pods.respond(AdmissionReviewTest.review(own), sandbox)
+                        .get("allowed")
+                        .booleanValue())
+                .isFalse();
     }
 
     @Test
@@ -603,7 +624,8 @@ class GpuAdmissionTest {
 
     @Test
     void withHamiCompatibilityAnnotatesThePodAndReducesCoresTo100() {
-        var hami = new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.HAMI, () -> PodDefaults.NONE);
+        var hami =
+                new GpuAdmission("", name -> Optional.of("nvidia"), false, Compatibility.HAMI, () -> PodDefaults.NONE);
         ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\","
                 + " \"nvidia.com/gpumem-percentage\": \"50\", \"nvidia.com/gpucores\": \"150\","
                 + " \"nvidia.com/priority\": \"0\"}");
@@ -621,7 +643,8 @@ class GpuAdmissionTest {
 
     @Test
     void allCoresByAcksResourceAreNotAWholeCardWhateverTheDefault() {
-        var hami = new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.HAMI, () -> PodDefaults.NONE);
+        var hami =
+                new GpuAdmission("", name -> Optional.of("nvidia"), false, Compatibility.HAMI, () -> PodDefaults.NONE);
         ObjectNode pod = requesting("{\"aliyun.com/gpu-mem\": \"4\", \"aliyun.com/gpu-core.percentage\": \"100\"}");
         ObjectNode hamis = pod.deepCopy();
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
@@ -644,7 +667,8 @@ class GpuAdmissionTest {
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
         ObjectNode withAnnotation = pod.deepCopy();
         withAnnotation.withObject("/metadata/annotations").put("aliquot.io/compatibility", "none");
-        var hami = new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.HAMI, () -> PodDefaults.NONE);
+        var hami =
+                new GpuAdmission("", name -> Optional.of("nvidia"), false, Compatibility.HAMI, () -> PodDefaults.NONE);
 
         assertThat(mutated(ADMISSION, hamis)
                         .at("/spec/containers/0/resources/limits/nvidia.com~1gpucores")
@@ -749,8 +773,8 @@ class GpuAdmissionTest {
         "nvidia-legacy, ''"
     })
     void aSandboxIsRefusedAndEachHandlerThatIsNotNvidiasIsAWarning(String handler, String outcome) {
-        var admission =
-                new GpuAdmission("nvidia", name -> Optional.of(handler), Compatibility.NONE, () -> PodDefaults.NONE);
+        var admission = new GpuAdmission(
+                "nvidia", name -> Optional.of(handler), false, Compatibility.NONE, () -> PodDefaults.NONE);
         ObjectNode pod = gpuPod();
         pod.withObject("/spec").put("runtimeClassName", "theirs");
 
@@ -768,7 +792,7 @@ class GpuAdmissionTest {
         pod.withObject("/spec").put("runtimeClassName", "nvidia");
         assertThat(Pods.respond(AdmissionReviewTest.review(pod), admission).path("warnings"))
                 .isEmpty();
-        var unknown = new GpuAdmission("", name -> Optional.empty(), Compatibility.NONE, () -> PodDefaults.NONE);
+        var unknown = new GpuAdmission("", name -> Optional.empty(), false, Compatibility.NONE, () -> PodDefaults.NONE);
         assertThat(Pods.respond(AdmissionReviewTest.review(pod), unknown).path("warnings"))
                 .isEmpty();
     }
@@ -793,7 +817,7 @@ class GpuAdmissionTest {
                         allowed.replace(" ", " , "),
                         "aliquot.io/allowed-priorities",
                         "low,high"));
-        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), compatibility, () -> defaults);
+        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), false, compatibility, () -> defaults);
         ObjectNode pod = requesting("{\"nvidia.com/gpucores\": \"30\"}");
 
         ObjectNode mutated = mutated(admission, pod);
@@ -1059,6 +1083,7 @@ class GpuAdmissionTest {
                 name -> {
                     throw DeniedException.unreadable("RuntimeClass " + name, "timed out");
                 },
+                false,
                 Compatibility.NONE,
                 () -> PodDefaults.NONE);
         ObjectNode pod = gpuPod();

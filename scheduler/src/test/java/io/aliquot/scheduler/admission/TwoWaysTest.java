@@ -75,7 +75,7 @@ class TwoWaysTest {
 
     private static GpuAdmission admission(Compatibility compatibility, PodDefaults.Meaning gpu) {
         var slices = new PodDefaults(gpu, new MemoryRequest.Mebibytes(4096), 25, Optional.empty(), CoreRules.NONE);
-        return new GpuAdmission("", name -> Optional.of("nvidia"), compatibility, () -> slices);
+        return new GpuAdmission("", name -> Optional.of("nvidia"), false, compatibility, () -> slices);
     }
 
     private static ObjectNode limits(String written) {

@@ -24,7 +24,7 @@ class UpdateAdmissionTest {
     private static GpuAdmission creation(Compatibility compatibility) {
         var slices = new PodDefaults(
                 PodDefaults.Meaning.CARD, new MemoryRequest.Mebibytes(4096), 25, Optional.empty(), CoreRules.NONE);
-        return new GpuAdmission("nvidia", name -> Optional.of("nvidia"), compatibility, () -> slices);
+        return new GpuAdmission("nvidia", name -> Optional.of("nvidia"), false, compatibility, () -> slices);
     }
 
     @ParameterizedTest
@@ -70,7 +70,8 @@ class UpdateAdmissionTest {
                 PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty(), CoreRules.NONE);
         ObjectNode written = requesting(limits.replace('\'', '"'));
         ObjectNode stored = mutated(
-                new GpuAdmission("nvidia", name -> Optional.of("nvidia"), Compatibility.NONE, () -> slices), written);
+                new GpuAdmission("nvidia", name -> Optional.of("nvidia"), false, Compatibility.NONE, () -> slices),
+                written);
 
         assertThat(mutated(UPDATE, merged(stored, written))).isEqualTo(stored);
     }

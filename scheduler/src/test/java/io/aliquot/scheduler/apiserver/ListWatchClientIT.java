@@ -170,6 +170,10 @@ class ListWatchClientIT {
                             .addToAllocatable("cpu", new Quantity("3500m"))
                             .addToAllocatable("memory", new Quantity("16Gi"))
                             .addToCapacity("cpu", new Quantity("4"))
+                            .addNewRuntimeHandler()
+                            .withName("nvidia")
+                            .withNewFeatures(true, true)
+                            .endRuntimeHandler()
                             .endStatus()
                             .build());
         }
@@ -182,7 +186,7 @@ class ListWatchClientIT {
 
         assertThat(found).hasSize(3).isEqualTo(expected).allSatisfy(reading -> {
             assertThat(reading.problem()).isEmpty();
-            assertThat(reading.toString()).contains("cpuMillis=3500");
+            assertThat(reading.toString()).contains("cpuMillis=3500", "userNamespaces={nvidia=true}");
         });
     }
 

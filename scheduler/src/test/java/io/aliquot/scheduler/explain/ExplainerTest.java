@@ -29,6 +29,7 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.PodRuntime;
 import io.aliquot.scheduler.placement.PodScopes;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
@@ -333,6 +334,27 @@ class ExplainerTest {
                         .orElseThrow())
                 .isEqualTo("0/1 nodes fit: 1 no GPU that large: 50000 MiB; no eviction would help;"
                         + " would fit: nvidia.com/gpumem: 40000 instead of 50000");
+    }
+
+    @Test
+    void whereTheRuntimeCannotStartThePodNoOtherRequestHelps() {
+        Gpu broken = Gpus.gpu(1, 0, MEMORY).withHealth(new Unhealthy("XID 79", SINCE));
+        var gpus = new NodeGpus(Gpus.inventory(10, broken, Gpus.gpu(1, 1, MEMORY)), SharingMode.CORE_MEMORY, Set.of());
+        ledger.putNode("n1", new NodeFacts.Sharing(gpus, Placement.BINPACK, new HostResources(1000, 1000)));
+        hold("low", 1, 1, 30_000, 0, -1);
+        PodGpuRequest request = Gpus.request("APP:main: gpumem=20000").withRuntime(new PodRuntime("", true));
+
+        assertThat(explainer.eventText(POD, request, ledger.nodeNames()).orElseThrow())
+                .isEqualTo(
+                        "0/1 nodes fit: 1 the node's container runtime does not report user namespaces, which hostUsers: false"
+                                + " needs: containerd does from 2.0 on; no eviction would help");
+        Explanation explanation = explain(request);
+        assertThat(explanation.refusals())
+                .singleElement()
+                .satisfies(refusal -> assertThat(refusal.nodes().examples()).containsExactly("n1"));
+        assertThat(explanation.suggestions()).isEmpty();
+        assertThat(explanation.preemptionOptions()).isEmpty();
+        assertThat(explainer.cause(POD, request, ledger.nodeNames())).isEqualTo(PendingCause.IMPOSSIBLE);
     }
 
     /** With each suggestion, and without the victims of each option, the pod fits; with one victim left it does not. */

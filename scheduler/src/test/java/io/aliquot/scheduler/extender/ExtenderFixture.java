@@ -16,6 +16,7 @@ import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.NodeRuntime;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import io.aliquot.scheduler.recovery.WriteReconciler;
@@ -66,6 +67,13 @@ public final class ExtenderFixture {
                 .nodeNames();
     }
 
+    /** As {@link #filter}, for a pod with these fields in its spec. */
+    public List<String> filterWithSpec(String name, String limits, String fields, String... nodes) {
+        return filterAndPrioritize(Placement.BINPACK, 100)
+                .filter(podWithSpec(name, limits, fields), List.of(nodes))
+                .nodeNames();
+    }
+
     /** Calls filter, for tests of other packages; returns the fitting nodes, or the unresolvable ones with their reasons. */
     public String filterResult(String name, String limits, String... nodes) {
         Wire.FilterResult result =
@@ -103,6 +111,13 @@ public final class ExtenderFixture {
         ledger.putNode(
                 "n" + number,
                 new NodeFacts.Sharing(Gpus.inventory(10, those), Placement.BINPACK, new HostResources(1000, 1000)));
+    }
+
+    /** Gives a node's container runtime these handlers. */
+    public void runtime(int number, NodeRuntime runtime) {
+        String name = "n" + number;
+        var facts = (NodeFacts.Sharing) ledger.view(name).orElseThrow().facts();
+        ledger.putNode(name, new NodeFacts.Sharing(facts.gpus(), facts.gpuPlacement(), facts.allocatable(), runtime));
     }
 
     public Instant instant() {
@@ -176,11 +191,12 @@ public final class ExtenderFixture {
 
     /** A pod with this priority and preemptionPolicy, as filter reads it. */
     static Wire.Pod pod(String name, String limits, int priority, String policy) {
-        String json = podJson(name, limits, "")
-                .replace(
-                        "\"spec\": {",
-                        "\"spec\": {\"priority\": " + priority + ", \"preemptionPolicy\": \"" + policy + "\", ");
-        return read(json);
+        return podWithSpec(name, limits, "\"priority\": " + priority + ", \"preemptionPolicy\": \"" + policy + "\"");
+    }
+
+    /** A pod with these fields in its spec. */
+    static Wire.Pod podWithSpec(String name, String limits, String fields) {
+        return read(podJson(name, limits, "").replace("\"spec\": {", "\"spec\": {" + fields + ", "));
     }
 
     /** Reads a pod from the JSON that kube-scheduler sends. */

@@ -11,6 +11,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.NodeRuntime;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.ScoringPolicy;
 import java.util.Comparator;
@@ -65,6 +66,46 @@ class FilterAndPrioritizeTest {
             }
         });
         return used;
+    }
+
+    @Test
+    void aNodeWhoseRuntimeCannotStartThePodIsRefusedUntilItCan() {
+        String why = "the node's container runtime has no handler nvidia, which the pod's RuntimeClass nvidia names:"
+                + " configure it in containerd or CRI-O";
+        fixture.ledger.putRuntimeClass("nvidia", "nvidia");
+        fixture.runtime(1, new NodeRuntime(Map.of("", true, "runc", true), ""));
+        fixture.runtime(2, new NodeRuntime(Map.of("", true, "nvidia", true), ""));
+        Wire.Pod pod = podWithSpec("a", "\"runtimeClassName\": \"nvidia\"");
+
+        Wire.FilterResult result = spread.filter(pod, NODES);
+
+        assertThat(result.nodeNames()).containsExactly("n2");
+        assertThat(result.failedAndUnresolvableNodes()).isEqualTo(Map.of("n1", why));
+        assertThat(fixture.binder.bind(id("a"), "n1").error()).contains(why);
+
+        fixture.events.takeFreed();
+        fixture.ledger.putRuntimeClass("nvidia", "runc"); // another RuntimeClass of the same name
+        assertThat(fixture.events.takeFreed()).as("Pending pods are retried").containsExactlyInAnyOrder("n1", "n2");
+        assertThat(spread.filter(pod, NODES).nodeNames()).containsExactly("n1");
+        fixture.ledger.removeRuntimeClass("nvidia");
+        assertThat(spread.filter(pod, NODES).nodeNames()).containsExactlyInAnyOrder("n1", "n2");
+    }
+
+    @Test
+    void aPodWithAUserNamespaceFitsWhereTheHandlerSupportsThem() {
+        fixture.runtime(2, new NodeRuntime(Map.of("", true), ""));
+
+        Wire.FilterResult result = spread.filter(podWithSpec("a", "\"hostUsers\": false"), NODES);
+
+        assertThat(result.nodeNames()).containsExactly("n2");
+        assertThat(result.failedAndUnresolvableNodes())
+                .extractingByKey("n1")
+                .asString()
+                .startsWith("the node's container runtime does not report user namespaces");
+    }
+
+    private static Wire.Pod podWithSpec(String name, String fields) {
+        return ExtenderFixture.podWithSpec(name, mebibytes(8000), fields);
     }
 
     private static final String BY_FRAGMENTATION =

@@ -8,6 +8,7 @@ import io.aliquot.scheduler.extender.Wire.Container;
 import io.aliquot.scheduler.extender.Wire.Resources;
 import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodRuntime;
 import io.aliquot.scheduler.placement.PodScopes;
 import java.util.ArrayList;
 import java.util.List;
@@ -28,7 +29,7 @@ class WireTest {
               "status": {"phase": "Pending", "nominatedNodeName": "n2", "conditions": [{"type": "x"}]},
               "metadata": {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "12", "annotations": {"k": "v", "none": null},
                 "managedFields": [{"fieldsV1": {"f:spec": {"uid": "no", "name": ["no"]}}}]},
-              "spec": {"overhead": {"cpu": "250m"}, "resources": {"requests": {"memory": "2Gi"}}, "priority": 7, "priorityClassName": "high", "activeDeadlineSeconds": 600, "preemptionPolicy": "Never", "nodeName": null,
+              "spec": {"runtimeClassName": "nvidia", "hostUsers": false, "overhead": {"cpu": "250m"}, "resources": {"requests": {"memory": "2Gi"}}, "priority": 7, "priorityClassName": "high", "activeDeadlineSeconds": 600, "preemptionPolicy": "Never", "nodeName": null,
                 "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
                 "containers": [
                   {"name": "c", "env": [{"name": "no"}], "resources": {"claims": [{}], "limits": {"aliquot.io/vgpu": "2"}}},
@@ -54,11 +55,14 @@ class WireTest {
                                 7,
                                 "high",
                                 "Never",
-                                600L),
+                                600L,
+                                "nvidia",
+                                false),
                         new Wire.Status("n2")));
         assertThat(args.pod().requesting(args.pod().template().request()).rank())
                 .isEqualTo(new PreemptionRank(7, false));
         assertThat(args.pod().template().request().scopes()).isEqualTo(new PodScopes("high", true));
+        assertThat(args.pod().template().request().runtime()).isEqualTo(new PodRuntime("nvidia", true));
     }
 
     /** Like k8s.io/component-helpers, the sum includes overhead, init containers and pod-level requests. */

@@ -135,7 +135,7 @@ class GpuHealthEventsTest {
         reports.remove("n1");
         events.report();
         reports.put(new NodeReport(
-                new NodeId("n1", "uid-new"), List.of(unhealthy(0, Instant.EPOCH.minusSeconds(3600))), ""));
+                new NodeId("n1", "uid-new"), List.of(unhealthy(0, Instant.EPOCH.minusSeconds(3600))), "", false));
         events.report();
         assertThat(fixture.cluster.warnings).isEmpty();
     }
@@ -154,7 +154,7 @@ class GpuHealthEventsTest {
     }
 
     private void run(Gpu... gpus) {
-        reports.put(new NodeReport(N1, List.of(gpus), ""));
+        reports.put(new NodeReport(N1, List.of(gpus), "", false));
         events.report();
     }
 

@@ -21,7 +21,7 @@ class RejectedPodEventsTest {
 
     @BeforeEach
     void start() {
-        reports.put(new NodeReport(N1, List.of(), ""));
+        reports.put(new NodeReport(N1, List.of(), "", false));
         fixture.pass(RejectedPodEvents.PERIOD);
     }
 

@@ -10,6 +10,7 @@ import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.NodeRuntime;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -65,6 +66,19 @@ class EvictorTest {
         ticks(2);
         assertThat(preemption.reservations.all()).isEmpty();
         assertThat(fixture.cluster.evicted).containsExactly("young");
+    }
+
+    @Test
+    void aCheaperVictimOnANodeWhoseRuntimeCannotStartThePreemptorIsNotEvicted() {
+        fixture.runtime(1, new NodeRuntime(Map.of("", false), ""));
+        fixture.runtime(2, new NodeRuntime(Map.of("", true), ""));
+        fixture.holds("costly", 2, 0, 60_000, 5);
+        fixture.holds("costlier", 2, 1, 60_000, 6);
+        String inUserNamespace = "\"hostUsers\": false, \"priority\": 10";
+        assertThat(fixture.filterWithSpec("high", mebibytes(40_000), inUserNamespace, "n1", "n2"))
+                .isEmpty();
+        tick();
+        assertThat(fixture.cluster.evicted).containsExactly("costly");
     }
 
     @Test

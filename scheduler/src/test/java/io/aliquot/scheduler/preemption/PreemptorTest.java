@@ -13,6 +13,7 @@ import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.NodeRuntime;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
@@ -37,6 +38,16 @@ class PreemptorTest {
         fixture.holds("c", 1, 1, 40_000, 1);
         // By the totals of the node, evicting b and c frees enough memory too.
         assertThat(victims(high, "n1", "b", "c")).containsExactly("a");
+    }
+
+    @Test
+    void aNodeWhoseRuntimeCannotStartThePodHasNoVictims() {
+        fixture.holds("a", 1, 0, 50_000, 1);
+        fixture.holds("b", 1, 1, 80_000, 11);
+        fixture.runtime(1, new NodeRuntime(Map.of("", true), "nvidia")); // the pod has no RuntimeClass
+        assertThat(preemption.preemptor.preempt(high, proposal("n1", "a"))).isEmpty();
+        fixture.runtime(1, NodeRuntime.UNKNOWN);
+        assertThat(victims(high, "n1", "a")).containsExactly("a");
     }
 
     @Test

@@ -15,6 +15,8 @@ import io.fabric8.kubernetes.api.model.ListMeta;
 import io.fabric8.kubernetes.api.model.ManagedFieldsEntry;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeList;
+import io.fabric8.kubernetes.api.model.NodeRuntimeHandler;
+import io.fabric8.kubernetes.api.model.NodeRuntimeHandlerFeatures;
 import io.fabric8.kubernetes.api.model.NodeStatus;
 import io.fabric8.kubernetes.api.model.ObjectMeta;
 import io.fabric8.kubernetes.api.model.Pod;
@@ -130,10 +132,19 @@ final class ProtobufDecoder {
     private static Node node(KubernetesProto.Node read) {
         var status = new NodeStatus();
         status.setAllocatable(quantities(read.getStatus().getAllocatableMap()));
+        status.setRuntimeHandlers(read.getStatus().getRuntimeHandlersList().stream()
+                .map(ProtobufDecoder::runtimeHandler)
+                .toList());
         var node = new Node();
         node.setMetadata(metadata(read.getMetadata()));
         node.setStatus(status);
         return node;
+    }
+
+    private static NodeRuntimeHandler runtimeHandler(KubernetesProto.NodeRuntimeHandler read) {
+        var features = new NodeRuntimeHandlerFeatures();
+        features.setUserNamespaces(read.getFeatures().getUserNamespaces());
+        return new NodeRuntimeHandler(features, read.getName());
     }
 
     private static ObjectMeta metadata(KubernetesProto.ObjectMeta read) {
@@ -187,6 +198,10 @@ final class ProtobufDecoder {
         spec.setPriorityClassName(nullIfEmpty(read.getPriorityClassName()));
         if (read.hasActiveDeadlineSeconds()) {
             spec.setActiveDeadlineSeconds(read.getActiveDeadlineSeconds());
+        }
+        spec.setRuntimeClassName(nullIfEmpty(read.getRuntimeClassName()));
+        if (read.hasHostUsers()) {
+            spec.setHostUsers(read.getHostUsers());
         }
         spec.setOverhead(quantities(read.getOverheadMap()));
         if (read.hasResources()) {

@@ -12,6 +12,8 @@ import io.fabric8.kubernetes.api.model.ResourceQuota;
 import io.fabric8.kubernetes.api.model.ResourceQuotaList;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseList;
+import io.fabric8.kubernetes.api.model.node.v1.RuntimeClass;
+import io.fabric8.kubernetes.api.model.node.v1.RuntimeClassList;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudgetList;
 import java.util.function.Supplier;
@@ -64,6 +66,14 @@ public record ResourceType<T extends HasMetadata>(
 
     public static final ResourceType<LimitRange> LIMIT_RANGES = new ResourceType<>(
             "LimitRanges", "/api/v1/limitranges", "", Encoding.JSON, LimitRangeList.class, LimitRange::new);
+
+    public static final ResourceType<RuntimeClass> RUNTIME_CLASSES = new ResourceType<>(
+            "RuntimeClasses",
+            "/apis/node.k8s.io/v1/runtimeclasses",
+            "",
+            Encoding.JSON,
+            RuntimeClassList.class,
+            RuntimeClass::new);
 
     public static ResourceType<Lease> lease(String namespace, String name) {
         return new ResourceType<>(

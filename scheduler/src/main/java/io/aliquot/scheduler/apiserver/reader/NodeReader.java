@@ -25,6 +25,7 @@ import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
 import io.aliquot.scheduler.nodeagent.NodeReport;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
+import io.aliquot.scheduler.placement.NodeRuntime;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.ObjectMeta;
 import java.time.Instant;
@@ -63,18 +64,25 @@ public final class NodeReader {
 
     private final Placement gpuPlacement;
     private final NodeLabel nodeLabel;
+    private final String runtimeClass;
     private final Unavailable notLabeled;
     private final Unavailable withdrawing;
 
     /** Reads nodes of a cluster with the default label. */
     public NodeReader(Placement gpuPlacement) {
-        this(gpuPlacement, NodeLabel.DEFAULT);
+        this(gpuPlacement, NodeLabel.DEFAULT, "");
     }
 
-    /** {@code gpuPlacement} applies to nodes without a placement label. */
-    public NodeReader(Placement gpuPlacement, NodeLabel nodeLabel) {
+    /**
+     * Reads nodes with this label.
+     *
+     * @param gpuPlacement applies to nodes without a placement label
+     * @param runtimeClass the RuntimeClass of pods on nodes that do not inject GPUs by CDI; empty: pods need none
+     */
+    public NodeReader(Placement gpuPlacement, NodeLabel nodeLabel, String runtimeClass) {
         this.gpuPlacement = gpuPlacement;
         this.nodeLabel = nodeLabel;
+        this.runtimeClass = runtimeClass;
         notLabeled = Unavailable.notLabeled(nodeLabel);
         withdrawing = new Unavailable("no longer labelled " + nodeLabel + "; its agent ends with the last vGPU");
     }
@@ -155,7 +163,9 @@ public final class NodeReader {
                 .withCertificate("");
         var gpus = new NodeGpus(placeable, settings.share(), settings.cordoned());
         return new Reading(
-                new Sharing(gpus, settings.placement(), allocatable(node)), unknownGpus(inventory, settings), report);
+                new Sharing(gpus, settings.placement(), allocatable(node), runtime(node, inventory)),
+                unknownGpus(inventory, settings),
+                report);
     }
 
     /** What the node's objects of the aggregated API show of its metadata. */
@@ -273,6 +283,20 @@ public final class NodeReader {
                                 && Quantity.parse(entry.getValue().toString()).scaled(0) > 0)
                         .map(Map.Entry::getKey)
                         .collect(Collectors.toSet());
+    }
+
+    private NodeRuntime runtime(Node node, Inventory inventory) {
+        return new NodeRuntime(userNamespaces(node), inventory.injectsByCdi() ? "" : runtimeClass);
+    }
+
+    private static Map<String, Boolean> userNamespaces(Node node) {
+        return Stream.ofNullable(node.getStatus())
+                .flatMap(status -> status.getRuntimeHandlers().stream())
+                .collect(Collectors.toMap(
+                        handler -> Objects.requireNonNullElse(handler.getName(), ""),
+                        handler -> handler.getFeatures() != null
+                                && Boolean.TRUE.equals(handler.getFeatures().getUserNamespaces()),
+                        Boolean::logicalOr));
     }
 
     private static HostResources allocatable(Node node) {

@@ -22,6 +22,7 @@ import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.placement.PodHostRequests;
+import io.aliquot.scheduler.placement.PodRuntime;
 import io.aliquot.scheduler.placement.PodScopes;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.ContainerStatus;
@@ -321,7 +322,8 @@ public final class PodReader {
         }
         return PodGpuRequest.of(requests, annotations(pod), false)
                 .withHostRequests(requests(pod))
-                .withScopes(scopes(pod));
+                .withScopes(scopes(pod))
+                .withRuntime(runtime(pod.getSpec()));
     }
 
     /**
@@ -387,6 +389,11 @@ public final class PodReader {
         return new PodScopes(
                 Optional.ofNullable(pod.getSpec().getPriorityClassName()).orElse(""),
                 pod.getSpec().getActiveDeadlineSeconds() != null);
+    }
+
+    private static PodRuntime runtime(PodSpec spec) {
+        return new PodRuntime(
+                Objects.requireNonNullElse(spec.getRuntimeClassName(), ""), Boolean.FALSE.equals(spec.getHostUsers()));
     }
 
     public static Map<String, String> labels(Pod pod) {

@@ -1,10 +1,15 @@
 package io.aliquot.scheduler.apiserver.client;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.tuple;
 
 import com.google.protobuf.CodedOutputStream;
 import io.aliquot.scheduler.apiserver.reader.PodReader;
+import io.aliquot.scheduler.placement.PodRuntime;
 import io.aliquot.scheduler.placement.PodScopes;
+import io.fabric8.kubernetes.api.model.KubernetesResource;
+import io.fabric8.kubernetes.api.model.Node;
+import io.fabric8.kubernetes.api.model.NodeRuntimeHandler;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodSchedulingGate;
 import java.io.ByteArrayOutputStream;
@@ -82,6 +87,47 @@ class ProtobufDecoderTest {
         Pod read = read(out -> out.writeByteArray(2, spec));
 
         assertThat(PodReader.requests(read).cpuMillis()).isEqualTo(500);
+    }
+
+    /** PodSpec.runtimeClassName and PodSpec.hostUsers in k8s.io/api core/v1/generated.proto. */
+    @Test
+    void whatAPodAsksOfItsRuntimeIsRead() throws IOException {
+        byte[] spec = message(out -> {
+            out.writeString(29, "nvidia");
+            out.writeBool(37, false);
+        });
+
+        assertThat(PodReader.gpuRequest(read(out -> out.writeByteArray(2, spec)))
+                        .runtime())
+                .isEqualTo(new PodRuntime("nvidia", true));
+        assertThat(PodReader.gpuRequest(read(out -> out.writeByteArray(2, new byte[0])))
+                        .runtime())
+                .isEqualTo(PodRuntime.DEFAULT);
+    }
+
+    /** NodeStatus.runtimeHandlers in k8s.io/api core/v1/generated.proto. */
+    @Test
+    void theHandlersOfANodesRuntimeAreRead() throws IOException {
+        byte[] withUserNamespaces = message(handler -> {
+            handler.writeString(1, "nvidia");
+            handler.writeByteArray(2, message(features -> {
+                features.writeBool(1, true);
+                features.writeBool(2, true);
+            }));
+        });
+        byte[] defaultHandler = message(handler -> handler.writeString(1, ""));
+        byte[] status = message(out -> {
+            out.writeByteArray(12, withUserNamespaces);
+            out.writeByteArray(12, defaultHandler);
+        });
+
+        Node read = (Node) decode("Node", out -> out.writeByteArray(3, status));
+
+        assertThat(read.getStatus().getRuntimeHandlers())
+                .extracting(
+                        NodeRuntimeHandler::getName,
+                        handler -> handler.getFeatures().getUserNamespaces())
+                .containsExactly(tuple("nvidia", true), tuple("", false));
     }
 
     /** PodStatus.containerStatuses and ContainerStatus.resources in k8s.io/api core/v1/generated.proto. */
@@ -190,16 +236,20 @@ class ProtobufDecoderTest {
         });
     }
 
-    /** Sent as an API server sends it. */
     private static Pod read(Fields pod) throws IOException {
-        byte[] bytes = message(pod);
-        byte[] kind = message(out -> out.writeString(2, "Pod"));
+        return (Pod) decode("Pod", pod);
+    }
+
+    /** Sent as an API server sends it. */
+    private static KubernetesResource decode(String name, Fields object) throws IOException {
+        byte[] bytes = message(object);
+        byte[] kind = message(out -> out.writeString(2, name));
         byte[] envelope = message(out -> {
             out.writeRawBytes("k8s\0".getBytes(StandardCharsets.US_ASCII));
             out.writeByteArray(1, kind);
             out.writeByteArray(2, bytes);
         });
-        return (Pod) ProtobufDecoder.decode(envelope);
+        return ProtobufDecoder.decode(envelope);
     }
 
     private static byte[] message(Fields fields) throws IOException {

@@ -8,6 +8,7 @@ import io.aliquot.api.nodes.NodeLabel;
 import io.aliquot.api.nodes.NodeSharing;
 import io.aliquot.api.nodes.Scaling;
 import io.aliquot.api.nodes.SharingMode;
+import io.aliquot.api.nodes.VisibleDevices;
 import io.aliquot.api.pods.Placement;
 import io.aliquot.scheduler.cluster.NodeId;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Condition;
@@ -16,10 +17,14 @@ import io.aliquot.scheduler.nodeagent.NodeReport;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.NodeRuntime;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
+import io.fabric8.kubernetes.api.model.NodeRuntimeHandler;
+import io.fabric8.kubernetes.api.model.NodeRuntimeHandlerFeatures;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
@@ -39,7 +44,27 @@ class NodeReaderTest {
                 .isEqualTo(new NodeReader.Reading(
                         new NodeFacts.Sharing(INVENTORY, Placement.BINPACK, new HostResources(7910, 1 << 30)),
                         "",
-                        Optional.of(new NodeReport(new NodeId("n1", "uid-n1"), INVENTORY.gpus(), ""))));
+                        Optional.of(new NodeReport(new NodeId("n1", "uid-n1"), INVENTORY.gpus(), "", false))));
+    }
+
+    @Test
+    void aNodeNeedsTheChartsRuntimeClassUnlessItInjectsGpusByCdi() {
+        var reader = new NodeReader(Placement.BINPACK, NodeLabel.DEFAULT, "nvidia");
+        var byCdi = new Inventory(VisibleDevices.BY_ALLOCATE, Scaling.ONE, Scaling.ONE, 10, INVENTORY.gpus());
+        Node node = node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", INVENTORY.print()));
+        Node cdi = node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", byCdi.print()));
+        cdi.getStatus()
+                .setRuntimeHandlers(List.of(
+                        new NodeRuntimeHandler(new NodeRuntimeHandlerFeatures(true, true), ""),
+                        new NodeRuntimeHandler(new NodeRuntimeHandlerFeatures(true, true), "runc"),
+                        new NodeRuntimeHandler(null, "crun")));
+
+        assertThat(((NodeFacts.Sharing) reader.read(node).facts()).runtime())
+                .isEqualTo(new NodeRuntime(Map.of(), "nvidia"));
+        assertThat(((NodeFacts.Sharing) reader.read(cdi).facts()).runtime())
+                .isEqualTo(new NodeRuntime(Map.of("", true, "runc", true, "crun", false), ""));
+        assertThat(reader.read(node).report().orElseThrow().injectsByCdi()).isFalse();
+        assertThat(reader.read(cdi).report().orElseThrow().injectsByCdi()).isTrue();
     }
 
     @Test
@@ -62,7 +87,7 @@ class NodeReaderTest {
 
     @Test
     void theLabelOfAliquotsNodesIsASetting() {
-        var other = new NodeReader(Placement.BINPACK, NodeLabel.parse("gpus.example.com/shared=by-aliquot"));
+        var other = new NodeReader(Placement.BINPACK, NodeLabel.parse("gpus.example.com/shared=by-aliquot"), "");
         Map<String, String> annotations = Map.of("aliquot.io/gpus", INVENTORY.print());
 
         assertThat(other.read(node(Map.of("gpu", "on"), annotations)).facts())
