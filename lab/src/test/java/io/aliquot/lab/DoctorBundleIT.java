@@ -167,7 +167,7 @@ class DoctorBundleIT {
             assertThat(files.get("pods.jsonl")).contains(name);
         }
         for (Pod api : lab.componentPods("api")) {
-            assertThat(files).containsKey("logs/" + api.getMetadata().getName() + "/api.log");
+            assertThat(files).containsKey("logs/" + api.getMetadata().getName() + "/api-proxy.log");
         }
     }
 
