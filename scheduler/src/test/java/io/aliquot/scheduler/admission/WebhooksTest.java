@@ -7,6 +7,7 @@ import io.aliquot.scheduler.apiserver.client.ApiServerClient;
 import io.aliquot.scheduler.certificate.CertificateKeeperFixture;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
+import io.aliquot.scheduler.nodeagent.NodeReports;
 import io.aliquot.scheduler.server.ports.RandomPorts;
 import io.aliquot.testing.Await;
 import io.aliquot.testing.Tls;
@@ -81,6 +82,11 @@ class WebhooksTest {
         @Bean
         Ledger ledger() {
             return new Ledger(System::nanoTime, new LedgerEvents());
+        }
+
+        @Bean
+        NodeReports nodeReports() {
+            return new NodeReports();
         }
 
         /** Lets the webhooks read namespaces from the API server of a configuration. */
