@@ -3,7 +3,7 @@
 
 # The parts of the long tier: lines of NAME and what it runs, for the help. On 2 cores 'lab' takes 16 minutes and 'faults'
 # 30; beside other work 'java' took 8, 'native' 16 and 'jdk21' 7. The pairs of 'placement' need 46 minutes of CPU time.
-# The nine tests that 'vm' had at first took 18 minutes after 4 for its start, without KVM at a load of 24; it has 16 now.
+# 'vm' takes 19 minutes with its start, without KVM.
 # 'upgrade' takes 5 minutes, and 'conformance' took 51 beside other builds.
 long_parts() {
     cat <<-'END'
