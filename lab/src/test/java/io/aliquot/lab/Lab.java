@@ -26,6 +26,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /**
  * The running lab, as {@code ./aliquot env} describes it. The tests must run in the lab's network namespace;
@@ -184,13 +185,7 @@ final class Lab implements AutoCloseable {
 
     /** The pods of a component of the release that are not terminating. */
     List<Pod> componentPods(String component) {
-        return client
-                .pods()
-                .inNamespace(NAMESPACE)
-                .withLabel("app.kubernetes.io/component", component)
-                .list()
-                .getItems()
-                .stream()
+        return pods(component)
                 .filter(pod -> pod.getMetadata().getDeletionTimestamp() == null)
                 // the agent's pod on a deleted hollow node remains for minutes
                 .filter(pod -> hasKubelet(String.valueOf(pod.getSpec().getNodeName())))
@@ -203,6 +198,17 @@ final class Lab implements AutoCloseable {
                 .filter(pod -> node.equals(pod.getSpec().getNodeName()))
                 .findFirst()
                 .orElseThrow(() -> new AssertionError("no node agent on " + node));
+    }
+
+    /** Also those that are being deleted. */
+    private Stream<Pod> pods(String component) {
+        return client
+                .pods()
+                .inNamespace(NAMESPACE)
+                .withLabel("app.kubernetes.io/component", component)
+                .list()
+                .getItems()
+                .stream();
     }
 
     /** The events about a node. */
@@ -284,6 +290,16 @@ final class Lab implements AutoCloseable {
                 .expectSuccess();
     }
 
+    /** Waits until all schedulers have the last upgrade's form. Those of before have ended then: they admit pods until they do. */
+    void awaitSchedulers() {
+        kubectl("rollout", "status", "deployment/aliquot-scheduler", "--namespace", NAMESPACE, "--timeout=170s")
+                .expectSuccess();
+        TestNamespace.awaitTrue(
+                "the schedulers of before have ended",
+                TestNamespace.EVENTUALLY,
+                () -> pods("scheduler").noneMatch(pod -> pod.getMetadata().getDeletionTimestamp() != null));
+    }
+
     /** Sets a label of a node, or removes it: {@code key=value}, {@code key-}. */
     void label(String node, String label) {
         kubectl("label", "--overwrite", "node", node, label).expectSuccess();
@@ -291,8 +307,12 @@ final class Lab implements AutoCloseable {
 
     /** Sets the runtime of a node's containers without a RuntimeClass, and restarts containerd, which their pods survive. */
     void setDefaultRuntime(String node, String runtime) {
-        String setting = "s/default_runtime_name = .*/default_runtime_name = \"%s\"/".formatted(runtime);
-        onNode(node, "sed", "-i", setting, "/etc/containerd/config.toml").expectSuccess();
+        configureContainerd(node, "s/default_runtime_name = .*/default_runtime_name = \"%s\"/".formatted(runtime));
+    }
+
+    /** Changes containerd's configuration by a command of sed, and restarts containerd, which the node's pods survive. */
+    void configureContainerd(String node, String change) {
+        onNode(node, "sed", "-i", change, "/etc/containerd/config.toml").expectSuccess();
         kill(node + "/containerd");
         start(node + "/containerd");
     }

@@ -132,8 +132,7 @@ class UnlimitedImagesIT {
     private static void set(Lab lab, String value) {
         lab.upgrade("unlimitedContainers=" + value);
         lab.awaitAgents();
-        lab.kubectl("rollout", "status", "deployment/aliquot-scheduler", "--namespace", Lab.NAMESPACE, "--timeout=180s")
-                .expectSuccess();
+        lab.awaitSchedulers();
     }
 
     /** Of a pod. */

@@ -3,7 +3,6 @@ package io.aliquot.lab;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.nodes.VisibleDevices;
 import io.fabric8.kubernetes.api.model.Pod;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -24,15 +23,12 @@ class VirtualMachineRuntimeIT extends VirtualMachine {
         inject(lab, "auto", true);
     }
 
-    private static void inject(Lab lab, String by, boolean byAllocate) {
+    private static void inject(Lab lab, String by, boolean byCdi) {
         lab.upgrade("devicePlugin.deviceInjection=" + by);
         awaitTrue(
                 "the machine's agent says so",
                 SLOWLY,
-                () -> Allocations.inventory(lab, lab.virtualMachine())
-                                .visibleDevices()
-                                .equals(VisibleDevices.BY_ALLOCATE)
-                        == byAllocate);
+                () -> Allocations.inventory(lab, lab.virtualMachine()).injectsByCdi() == byCdi);
         awaitTrue(
                 "all agents",
                 SLOWLY,

@@ -74,32 +74,11 @@ class WithoutNvidiaRuntimeIT {
     }
 
     private static void renameHandler(Lab lab, String node, String from, String to) {
-        lab.onNode(
-                        node,
-                        "sed",
-                        "-i",
-                        "s/containerd[.]runtimes[.]%s\\b/containerd.runtimes.%s/".formatted(from, to),
-                        "/etc/containerd/config.toml")
-                .expectSuccess();
-        lab.kill(node + "/containerd");
-        lab.start(node + "/containerd");
+        lab.configureContainerd(node, "s/containerd[.]runtimes[.]%s\\b/containerd.runtimes.%s/".formatted(from, to));
     }
 
     private static void awaitRelease(Lab lab) {
-        lab.aliquot(
-                        "kubectl",
-                        "rollout",
-                        "status",
-                        "deployment/aliquot-scheduler",
-                        "--namespace",
-                        Lab.NAMESPACE,
-                        "--timeout=170s")
-                .expectSuccess();
-        // The API server keeps its connections, so a replica admits pods until it has ended.
-        awaitTrue(
-                "the earlier replicas have ended",
-                EVENTUALLY,
-                () -> lab.componentPods("scheduler").size() == 2);
+        lab.awaitSchedulers();
         lab.awaitAgents();
     }
 
