@@ -1372,20 +1372,13 @@ _Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16 && sizeof(nvmlProcessInfo_v2_t
                    sizeof(nvmlProcessDetail_v1_t) == 32,
                "each version is a prefix of the next");
 
-API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
-                                                      nvmlProcessInfo_v1_t *infos) {
-    return running_processes(device, count, infos, sizeof *infos);
-}
-
-API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
-                                                         nvmlProcessInfo_v2_t *infos) {
-    return running_processes(device, count, infos, sizeof *infos);
-}
-
-API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-                                                         nvmlProcessInfo_v2_t *infos) {
-    return running_processes(device, count, infos, sizeof *infos);
-}
+#define PROCESSES(function, list, info)                                                                                \
+    API nvmlReturn_t function(nvmlDevice_t device, unsigned int *count, info *infos) {                                 \
+        return list(device, count, infos, sizeof *infos);                                                              \
+    }
+PROCESSES(nvmlDeviceGetComputeRunningProcesses, running_processes, nvmlProcessInfo_v1_t)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, running_processes, nvmlProcessInfo_v2_t)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, running_processes, nvmlProcessInfo_v2_t)
 
 /* The simulation has no graphics processes. */
 static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *count) {
@@ -1413,20 +1406,9 @@ static nvmlReturn_t mps_processes(nvmlDevice_t device, unsigned int *count, void
                : no_processes(device, count);
 }
 
-API nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
-                                                         nvmlProcessInfo_v1_t *infos) {
-    return mps_processes(device, count, infos, sizeof *infos);
-}
-
-API nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
-                                                            nvmlProcessInfo_v2_t *infos) {
-    return mps_processes(device, count, infos, sizeof *infos);
-}
-
-API nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-                                                            nvmlProcessInfo_v2_t *infos) {
-    return mps_processes(device, count, infos, sizeof *infos);
-}
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, mps_processes, nvmlProcessInfo_v1_t)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, mps_processes, nvmlProcessInfo_v2_t)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, mps_processes, nvmlProcessInfo_v2_t)
 
 API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *list) {
     nvmlReturn_t result = check_reachable(device, list);
