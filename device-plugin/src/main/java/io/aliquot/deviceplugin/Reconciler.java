@@ -447,7 +447,7 @@ final class Reconciler {
         if (!DeviceInjection.isResolvedBy(node.containerRuntime())) {
             return DeviceInjection.RUNTIME;
         }
-        boolean isCdi = previous.map(Inventory::visibleDevices).equals(Optional.of(VisibleDevices.BY_ALLOCATE))
+        boolean isCdi = previous.filter(Inventory::injectsByCdi).isPresent()
                 || (!healthy.isEmpty() && nvidiaDevices.unnamed(healthy).isEmpty());
         return isCdi ? DeviceInjection.CDI : DeviceInjection.RUNTIME;
     }

@@ -25,12 +25,14 @@ import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 import java.util.function.Consumer;
+import java.util.function.Function;
 import java.util.function.LongSupplier;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ObjectNode;
 
 /**
- * The archive of {@code --bundle}, for whoever is to help with an installation: findings, versions, configuration, nodes,
+ * The archive of {@code --bundle}, for support: findings, versions, configuration, nodes,
  * pods, events, metrics and logs, without what {@link Redaction} leaves out. Secrets are never read. What cannot be read is
  * named in its file {@code errors.txt}.
  */
@@ -134,22 +136,11 @@ final class Bundle implements Closeable {
                 nodeLabel(object).ifPresent(found -> label.set(0, found));
             });
         }
-        attempt(
-                "config/apiservice.json",
-                () -> add(
-                        "config/apiservice.json",
-                        Redaction.own(json("/apis/apiregistration.k8s.io/v1/apiservices/" + ClusterState.API_SERVICE))
-                                .toPrettyString()));
+        addObject("config/apiservice.json", "/apis/apiregistration.k8s.io/v1/apiservices/" + ClusterState.API_SERVICE);
         String namespace =
                 releases.stream().filter(name -> !name.isEmpty()).findFirst().orElse("aliquot");
         for (String name : List.of("aliquot-kube-scheduler", "aliquot-logging")) {
-            String entry = "config/configmap-" + name + ".json";
-            attempt(
-                    entry,
-                    () -> add(
-                            entry,
-                            Redaction.own(json(CORE + "namespaces/" + namespace + "/configmaps/" + name))
-                                    .toPrettyString()));
+            addObject("config/configmap-" + name + ".json", CORE + "namespaces/" + namespace + "/configmaps/" + name);
         }
         addObjects(
                 "config/lease.json",
@@ -178,6 +169,11 @@ final class Bundle implements Closeable {
                 .findFirst();
     }
 
+    /** Adds a file with one of Aliquot's own objects. */
+    private void addObject(String name, String path) {
+        attempt(name, () -> add(name, Redaction.own(json(path)).toPrettyString()));
+    }
+
     /** Adds a file with a list of Aliquot's own objects. */
     private void addObjects(String name, String path, Consumer<JsonNode> visitor) {
         attempt(name, () -> {
@@ -190,29 +186,35 @@ final class Bundle implements Closeable {
         });
     }
 
+    /** Adds a file with a line for each object of a list, which it visits, too. */
+    private void addLines(String name, String path, Function<JsonNode, ObjectNode> line, Consumer<JsonNode> visitor) {
+        attempt(name, () -> {
+            var lines = new StringBuilder();
+            list(path, object -> {
+                visitor.accept(object);
+                lines.append(line.apply(object)).append('\n');
+            });
+            add(name, lines.toString());
+        });
+    }
+
     private Set<String> addNodes(NodeLabel label) {
         var names = new HashSet<String>();
-        var lines = new StringBuilder();
-        attempt("nodes.jsonl", () -> {
-            list(CORE + "nodes?labelSelector=" + encoded(label.key() + "=" + label.value()), node -> {
-                names.add(node.path("metadata").path("name").asString(""));
-                lines.append(Redaction.node(node, label)).append('\n');
-            });
-            add("nodes.jsonl", lines.toString());
-        });
+        addLines(
+                "nodes.jsonl",
+                CORE + "nodes?labelSelector=" + encoded(label.key() + "=" + label.value()),
+                node -> Redaction.node(node, label),
+                node -> names.add(name(node)));
         return names;
     }
 
     private Set<String> addShares() {
         var uids = new HashSet<String>();
-        var lines = new StringBuilder();
-        attempt("shares.jsonl", () -> {
-            list(CORE + "pods?fieldSelector=" + encoded("spec.schedulerName=" + ClusterState.SCHEDULER), pod -> {
-                uids.add(pod.path("metadata").path("uid").asString(""));
-                lines.append(Redaction.share(pod)).append('\n');
-            });
-            add("shares.jsonl", lines.toString());
-        });
+        addLines(
+                "shares.jsonl",
+                CORE + "pods?fieldSelector=" + encoded("spec.schedulerName=" + ClusterState.SCHEDULER),
+                Redaction::share,
+                pod -> uids.add(pod.path("metadata").path("uid").asString("")));
         return uids;
     }
 
@@ -254,14 +256,7 @@ final class Bundle implements Closeable {
     /** Adds the list of the release's pods and returns them, schedulers first, then those that are not ready. */
     private List<JsonNode> pods(String namespace) {
         var pods = new ArrayList<JsonNode>();
-        var lines = new StringBuilder();
-        attempt("pods.jsonl", () -> {
-            list(CORE + "namespaces/" + namespace + "/pods?" + RELEASE, pod -> {
-                lines.append(Redaction.ownPod(pod)).append('\n');
-                pods.add(pod);
-            });
-            add("pods.jsonl", lines.toString());
-        });
+        addLines("pods.jsonl", CORE + "namespaces/" + namespace + "/pods?" + RELEASE, Redaction::ownPod, pods::add);
         pods.removeIf(pod -> component(pod).equals("doctor"));
         pods.sort(Comparator.comparing((JsonNode pod) -> component(pod).equals("device-plugin"))
                 .thenComparing(Bundle::isReady)
@@ -281,8 +276,8 @@ final class Bundle implements Closeable {
                         && condition.path("status").asString("").equals("True"));
     }
 
-    private static String name(JsonNode pod) {
-        return pod.path("metadata").path("name").asString("");
+    private static String name(JsonNode object) {
+        return object.path("metadata").path("name").asString("");
     }
 
     private void addMetrics(JsonNode pod) {

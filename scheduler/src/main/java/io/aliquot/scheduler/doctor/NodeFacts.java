@@ -4,7 +4,6 @@ import io.aliquot.api.format.JsonFields;
 import io.aliquot.api.nodes.Gpu;
 import io.aliquot.api.nodes.GpuKind;
 import io.aliquot.api.nodes.Inventory;
-import io.aliquot.api.nodes.VisibleDevices;
 import io.fabric8.kubernetes.api.model.Node;
 import java.util.Optional;
 import tools.jackson.databind.node.ObjectNode;
@@ -30,7 +29,7 @@ final class NodeFacts {
     private static void put(ObjectNode facts, Inventory inventory) {
         put(facts, "cgroups", inventory.cgroups());
         put(facts, "driver", inventory.driverVersion());
-        facts.put("deviceInjection", inventory.visibleDevices().equals(VisibleDevices.BY_ALLOCATE) ? "cdi" : "runtime");
+        facts.put("deviceInjection", inventory.injectsByCdi() ? "cdi" : "runtime");
         facts.put("gpus", inventory.gpus().size());
         facts.put(
                 "migInstances",

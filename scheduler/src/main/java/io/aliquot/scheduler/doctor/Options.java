@@ -25,7 +25,7 @@ record Options(boolean json, boolean probe, String namespace, Optional<String> i
               --no-probe              does not
               -n, --namespace NAME    where these pods are created (default); not Aliquot's own namespace
               --probe-image IMAGE     their image, with a shell and grep; the default is that of the node agents
-              --bundle FILE           also writes FILE, a .tar.gz for whoever is to help: the findings, logs, events, metrics and
+              --bundle FILE           also writes FILE, a .tar.gz for support: the findings, logs, events, metrics and
                                       the configuration of Aliquot, without Secrets and what other pods contain
               -h, --help              prints this text
 

@@ -73,12 +73,12 @@ class BundleTest {
     }
 
     private Bundle bundle() throws IOException {
-        Config nobody = new ConfigBuilder(Config.empty())
+        Config unreachable = new ConfigBuilder(Config.empty())
                 .withMasterUrl("https://127.0.0.1:" + ApiServer.freePort())
                 .build();
         return new Bundle(
                 folder.resolve("a.tar.gz"),
-                new ApiServerClient(nobody),
+                new ApiServerClient(unreachable),
                 Instant.EPOCH,
                 nanoTime::get,
                 new PrintStream(new ByteArrayOutputStream(), true, UTF_8));
