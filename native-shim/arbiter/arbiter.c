@@ -19,6 +19,12 @@
 #define DISTRUST_MIN 2    /* seconds */
 #define DISTRUST_MAX 64
 
+#define ALWAYS 0.9        /* a container whose launches wait or run for so much of a second always has work */
+#define QUEUED_MIN 5      /* periods of a second in which one that keeps work queued is seen to: some of each turn */
+#define SHORT 0.02        /* a container that gets so much less than its own share falls short */
+#define FLOOR_WINDOW 10.0 /* seconds */
+#define FLOOR_CREDIT 0.02 /* seconds of GPU time that it may catch up */
+
 #define RESOLUTION 0.01 /* of NVML's figures, which are whole percents */
 
 static double min(double a, double b) {
@@ -46,6 +52,34 @@ static double weight(const struct arbiter_container *container) {
     return max(container->cores, MIN_WEIGHT);
 }
 
+/* Finds out, once a second, whether a container always has work, and how it gets on with it. */
+static void follow_second(struct arbiter_container *container) {
+    if (!container->active) {
+        container->keeps_queued = container->falls_short = false;
+        container->second.periods = 0;
+        return;
+    }
+    if (container->second.periods == 0) {
+        container->second.queued = 0;
+        container->second.used = container->second.busy = 0;
+    }
+    container->second.queued += container->queued;
+    container->second.used += believed(container->used);
+    container->second.busy += container->busy > 0 ? min(container->busy, SECOND) : 0; /* a wait counts when it ends */
+    if (++container->second.periods == SECOND) {
+        bool always = container->second.busy > ALWAYS * SECOND;
+        bool less = container->second.used < (container->own - SHORT) * SECOND;
+        container->keeps_queued = always && container->second.queued >= QUEUED_MIN;
+        container->falls_short = always && (less || container->falls_short);
+        container->second.periods = 0;
+    }
+}
+
+static void follow_floor(struct arbiter_container *container) {
+    double more = (believed(container->used) - container->floor) / SECOND, most = FLOOR_WINDOW * container->floor;
+    container->beyond_floor = min(most, max(-FLOOR_CREDIT, container->beyond_floor + more));
+}
+
 /* Follows what a container does. */
 static void follow(struct arbiter_container *container) {
     container->mean += (believed(container->used) - container->mean) / MEAN_WINDOW;
@@ -53,6 +87,8 @@ static void follow(struct arbiter_container *container) {
     double other = 1 - max(container->mean, container->mean_busy);
     container->peak = max(container->mean / max(container->mean + other, 0.01), container->peak * PEAK_DECAY);
     container->active_for = container->active ? container->active_for + 1 : 0;
+    follow_second(container);
+    follow_floor(container);
     bool unused = container->fair > MIN_DEMAND && container->mean - container->own < container->fair / 2;
     container->unused_for = unused ? container->unused_for + 1 : 0;
     container->lapsed_for -= container->lapsed_for > 0;
@@ -140,6 +176,36 @@ static double find_surplus(struct arbiter_container *containers, size_t count, d
     return 1 - demanded - min(1, free);
 }
 
+static bool takes_turns(const struct arbiter_container *container) {
+    return (container->keeps_queued || container->falls_short) && arbiter_is_limited(container) &&
+           container->priority != ARBITER_HIGH && !container->on_several_gpus && !container->long_launches;
+}
+
+static void give_turns(struct arbiter_container *containers, size_t count) {
+    double all = 0, at = 0;
+    unsigned taking = 0, queueing = 0;
+    bool limited = true, high = false;
+    for (size_t i = 0; i < count; i++) {
+        const struct arbiter_container *container = &containers[i];
+        limited &= arbiter_is_limited(container);
+        high |= container->priority == ARBITER_HIGH;
+        if (takes_turns(container)) {
+            taking++;
+            queueing += container->keeps_queued;
+            all += container->own + container->fair;
+        }
+    }
+    bool turns = limited && taking > 1 && queueing > 0 && all > 0;
+    for (size_t i = 0; i < count; i++) {
+        struct arbiter_container *container = &containers[i];
+        bool takes = turns && takes_turns(container);
+        container->waits = takes || (high && container->priority == ARBITER_LOW);
+        container->turn_begins = takes ? at : 0;
+        container->turn = takes ? (container->own + container->fair) / all : 1;
+        at += takes ? container->turn : 0;
+    }
+}
+
 void arbiter_divide(struct arbiter_container *containers, size_t count) {
     double low = 0, high = 0, surplus = find_surplus(containers, count, &low, &high);
     double left[ARBITER_PRIORITIES]; /* that no one claims */
@@ -162,6 +228,7 @@ void arbiter_divide(struct arbiter_container *containers, size_t count) {
             container->borrowed = target >= WHOLE ? 1 : max(0, target * OVERCOMMIT - container->own);
         }
     }
+    give_turns(containers, count);
 }
 
 bool arbiter_preempts(struct arbiter_container *container, bool works, double seconds) {
@@ -169,6 +236,10 @@ bool arbiter_preempts(struct arbiter_container *container, bool works, double se
     bool preempts = works && may_preempt(container);
     container->said += preempts ? seconds : 0;
     return preempts;
+}
+
+double arbiter_turn(const struct arbiter_container *container, bool gives_way) {
+    return gives_way && (container->beyond_floor > 0 || container->floor <= 0) ? 0 : container->turn;
 }
 
 void arbiter_confirm(struct arbiter_container *container, double seconds) {

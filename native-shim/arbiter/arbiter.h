@@ -18,12 +18,25 @@
  * - A claim of which less than half is used for 2 s lapses for 2 s, the next time for twice as long. A container then
  *   claims what it uses.
  *
+ * Each switch of the GPU between processes costs it time, so containers that keep work queued take turns in rounds of
+ * 80 ms (aliquot/agent.h), each as long as what it gets of the GPU: while one launches, the others' launches wait.
+ *
+ * - A container keeps work queued if, for nine tenths of a second, its launches waited or ran, and some of them waited
+ *   behind work that its program had not waited for. One that waits for each launch, has requests now and then, or
+ *   returns to work launches at any time what its own share allows. So does one of high priority.
+ * - One that always has work and yet gets less than its cores falls short, such as a program that waits for each kernel
+ *   beside one that does not: it takes turns, too.
+ * - There are turns if two containers take them, of which one keeps work queued, and all containers of the GPU have
+ *   limits. A container with launches of more than 5 ms takes none, since its turn would not end when it should; nor
+ *   does one that works on several GPUs, since its kernels may wait for each other.
+ *
  * A container of low priority gives way whenever one of high priority has work on the GPU; the caller looks every
- * millisecond. So each of the two may borrow what the other demands. That a container of high priority has work is what
- * it says itself. It is believed for 10 percent of the time, and while NVML shows at least a tenth of it; after a
- * second more than that, it makes none give way for 2 s, the next time for twice as long, up to 64 s. NVML's figures
- * are of the last second, and come once a second, so a false claim holds others back for 3 s, a little longer if a part
- * is true. Without NVML's figure the container's own is believed.
+ * millisecond. Its turn has no length then, unless it used less than its floor in the last
+ * 10 s. So each of the two may borrow what the other demands. That a container of high priority has work is what it
+ * says itself. It is believed for 10 percent of the time, and while NVML shows at least a tenth of it; after a second
+ * more than that, it makes none give way for 2 s, the next time for twice as long, up to 64 s. NVML's figures are of
+ * the last second, and come once a second, so a false claim holds others back for 3 s, a little longer if a part is
+ * true. Without NVML's figure the container's own is believed.
  *
  * If the cores of all containers add up to more than the GPU, all own shares are scaled down by the same factor. No
  * own share depends on what containers say of themselves.
@@ -50,30 +63,42 @@ struct arbiter_container {
     double cores;
     enum aliquot_policy policy;
     enum arbiter_priority priority;
+    double floor; /* what it keeps, if it is of low priority, while one of high priority has work */
+    bool on_several_gpus;
 
     /* Observed by the caller. */
-    bool active;      /* a launch waits or work is in flight, now or in the last 40 ms */
-    bool held_back;   /* the shim recently held back a launch */
-    double used;      /* in the last period, by the shim's accounting, which the container can forge */
-    double busy;      /* part of the last period in which launches waited or ran, which it can forge, too */
-    double nvml_used; /* lately, by NVML; negative: unknown */
+    bool active;        /* a launch waits or work is in flight, now or in the last 40 ms */
+    bool held_back;     /* the shim recently held back a launch */
+    bool queued;        /* one waited lately behind work that the program had not waited for */
+    bool long_launches; /* a launch of the last second was too long for a turn */
+    double used;        /* in the last period, by the shim's accounting, which the container can forge */
+    double busy;        /* part of the last period in which launches waited or ran, which it can forge, too */
+    double nvml_used;   /* lately, by NVML; negative: unknown */
 
     /* The arbiter's state; starts as zeros. */
-    double mean, mean_busy;     /* of used and busy, lately */
-    double peak;                /* decaying maximum of what it would use if it never waited */
-    unsigned active_for;        /* periods */
-    unsigned unused_for;        /* periods in which less than half of its claim was used */
-    double said, said_before;   /* seconds of work of high priority that it said since the last confirmation, ... */
-    double shown_before;        /* ... and before it; what NVML's figure then could confirm */
-    double unconfirmed;         /* seconds of work that it said and NVML did not confirm */
-    double distrusted_for;      /* seconds for which it makes none give way */
-    double distrust;            /* the same the last time, less what was confirmed since */
-    unsigned lapsed_for, pause; /* periods for which it claims what it uses, and will the next time */
-    double claim, fair;         /* beyond the own share: what it wants, and what it gets of that */
+    double mean, mean_busy; /* of used and busy, lately */
+    double peak;            /* decaying maximum of what it would use if it never waited */
+    unsigned active_for;    /* periods */
+    unsigned unused_for;    /* periods in which less than half of its claim was used */
+    struct {
+        unsigned periods, queued; /* so far; in which launches were queued */
+        double used, busy;        /* sums over them */
+    } second;
+    bool keeps_queued, falls_short; /* in the last second */
+    double beyond_floor;            /* seconds of GPU time that it used in the last 10 s beyond the floor */
+    double said, said_before;       /* seconds of work of high priority that it said since the last confirmation, ... */
+    double shown_before;            /* ... and before it; what NVML's figure then could confirm */
+    double unconfirmed;             /* seconds of work that it said and NVML did not confirm */
+    double distrusted_for;          /* seconds for which it makes none give way */
+    double distrust;                /* the same the last time, less what was confirmed since */
+    unsigned lapsed_for, pause;     /* periods for which it claims what it uses, and will the next time */
+    double claim, fair;             /* beyond the own share: what it wants, and what it gets of that */
 
     /* The result, not yet rounded to millionths. Both 0: the container has no limit. */
     double own;
-    double borrowed; /* 1: as much as it likes */
+    double borrowed;          /* 1: as much as it likes */
+    double turn_begins, turn; /* its turn, in parts of a round; turn 1: always */
+    bool waits;               /* it launches in its turn alone; else the turn has no effect */
 };
 
 /* Whether the container has a limit, so that it gets a grant. */
@@ -85,6 +110,9 @@ void arbiter_divide(struct arbiter_container *containers, size_t count);
 /* Whether a container of high priority makes those of low priority give way now. works: it has work on the GPU, or says
    so; seconds: since the last call. */
 bool arbiter_preempts(struct arbiter_container *container, bool works, double seconds);
+
+/* The length of a container's turn in parts of a round. gives_way: to one of high priority. */
+double arbiter_turn(const struct arbiter_container *container, bool gives_way);
 
 /* Compares the work that a container of high priority said with nvml_used. The caller calls it about every second, with
    the seconds since the last call. */

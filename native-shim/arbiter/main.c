@@ -18,7 +18,7 @@
  * or locked by a write of its own, has no work. The program finds a GPU in an agent's file by its UUID; it adds none.
  *
  * While a container of low priority has work on a GPU, the program also looks every millisecond at the containers of
- * high priority there, and tells the former to give way. FLOOR is the percent of the GPU that such a one keeps over
+ * high priority there, and takes the former's turn away. FLOOR is the percent of the GPU that such a one keeps over
  * 10 s (0 to 100, default 5).
  */
 #include "aliquot/agent.h"
@@ -44,6 +44,7 @@ enum { MAX_ENTRIES = 1024, SLOT_LENGTH = 64, LINE_LENGTH = 512 };
 #define CHECK_NS INT64_C(1000000000)          /* between checks whether a file was replaced */
 #define LOOK_NS INT64_C(1000000)              /* between looks at containers of high priority */
 #define IN_FLIGHT_MAX_NS UINT64_C(3000000000) /* the shim says at most 2 s, from a later time */
+#define LONG_LAUNCH_NS UINT64_C(1000000000)   /* for which a launch that is too long for a turn counts */
 #define CONFIRM_NS INT64_C(500000000)         /* shortest time after which NVML's figure is compared again */
 
 /* A number that differs by more than its threshold is written at once, another one after the refresh time. */
@@ -51,7 +52,7 @@ enum { MAX_ENTRIES = 1024, SLOT_LENGTH = 64, LINE_LENGTH = 512 };
 #define GRANT_REFRESH_MS 1000
 #define ACTIVE_REFRESH_MS 40
 #define BORROWED_REFRESH_MS 80
-#define YIELD_REFRESH_MS 16
+#define TURN_REFRESH_MS 16
 
 /* A file of a container. */
 struct container_file {
@@ -69,7 +70,7 @@ struct entry {
     struct container_file region, agent;
     uint64_t gpu_time, busy, throttled;
     int64_t observed_at, waited_at, confirmed_at, looked_at; /* 0: never */
-    uint64_t grant, active, borrowed, yield;                 /* words */
+    uint64_t grant, active, borrowed, turn;                  /* words */
 };
 
 static int regions, agents;          /* the folders */
@@ -208,8 +209,25 @@ static void observe(struct entry *entry, int64_t time) {
     bool waited = entry->waited_at != 0 && time - entry->waited_at < ACTIVE_NS;
     bool launched = device.wanted != 0 && (uint64_t)time - device.wanted < (uint64_t)ACTIVE_NS;
     bool flying = device.in_flight != 0 && (int64_t)((uint64_t)time - device.in_flight) < ACTIVE_NS;
+    law->long_launches = device.long_launch != 0 && (uint64_t)time - device.long_launch < LONG_LAUNCH_NS;
+    law->queued = device.queued != 0 && (uint64_t)time - device.queued < 2 * (uint64_t)ARBITER_PERIOD_NS;
     law->active = waited || launched || flying;
     law->held_back = law->active && entry->waited_at != 0 && time - entry->waited_at < HELD_BACK_NS;
+}
+
+static uint32_t units(double part) {
+    return (uint32_t)(part * ALIQUOT_ROUND_UNITS + 0.5);
+}
+
+static void write_turn(struct entry *entry, int64_t time, bool gives_way) {
+    const struct arbiter_container *law = &entry->law;
+    uint32_t begins = units(law->turn_begins), ends = units(law->turn_begins + arbiter_turn(law, gives_way));
+    uint32_t turn = ALIQUOT_TURN_WAITS | ALIQUOT_TURN(begins % ALIQUOT_ROUND_UNITS, ends - begins);
+    uint32_t number = law->waits && arbiter_is_limited(law) ? turn : 0;
+    if ((number != 0 || ALIQUOT_GRANT_SHARE(entry->turn) != 0) && find_agent_entry(entry, time)) {
+        write_number(entry, offsetof(struct aliquot_agent_device, turn), &entry->turn, time, number, 0,
+                     TURN_REFRESH_MS);
+    }
 }
 
 /* others: containers beside this one that have work on the GPU. */
@@ -237,9 +255,9 @@ static bool has_work(const struct aliquot_device *device, int64_t time) {
     return flying > 0 && flying <= IN_FLIGHT_MAX_NS;
 }
 
-/* Tells the containers of low priority whether to give way. */
+/* Writes the containers' turns. Those of low priority may have to give way. */
 static void look(struct entry *of_gpu, size_t containers, int64_t time) {
-    bool high = false, preempted = false;
+    bool preempted = false;
     for (size_t i = 0; i < containers; i++) {
         struct entry *entry = &of_gpu[i];
         struct aliquot_device device;
@@ -248,15 +266,12 @@ static void look(struct entry *of_gpu, size_t containers, int64_t time) {
             double seconds = entry->looked_at == 0 ? 0 : (double)(time - entry->looked_at) / 1e9;
             preempted |= arbiter_preempts(&entry->law, works, seconds);
             entry->looked_at = time;
-            high = true;
         }
     }
-    for (size_t i = 0; high && i < containers; i++) {
-        if (of_gpu[i].law.priority == ARBITER_LOW && find_agent_entry(&of_gpu[i], time)) {
-            write_number(&of_gpu[i], offsetof(struct aliquot_agent_device, yield), &of_gpu[i].yield, time,
-                         floor_percent | (preempted ? ALIQUOT_YIELD_NOW : 0), 0, YIELD_REFRESH_MS);
-            looking |= of_gpu[i].law.active;
-        }
+    for (size_t i = 0; i < containers; i++) {
+        bool low = of_gpu[i].law.priority == ARBITER_LOW && of_gpu[i].law.waits;
+        write_turn(&of_gpu[i], time, low && preempted);
+        looking |= low && of_gpu[i].law.active;
     }
 }
 
@@ -328,6 +343,7 @@ static bool parse(const char *line, struct entry *entry) {
     entry->law.cores = cores / 100.0;
     entry->law.policy = (enum aliquot_policy)which;
     entry->law.priority = (enum arbiter_priority)urgency;
+    entry->law.floor = floor_percent / 100.0;
     entry->law.nvml_used = known && percent > 100 ? 1 : percent / 100;
     return is_slot(entry->slot) && which >= 0 && urgency >= 0 && (known || unknown) &&
            (strncmp(uuid, "GPU-", 4) == 0 || strncmp(uuid, "MIG-", 4) == 0) &&
@@ -353,13 +369,24 @@ static void take_over(struct entry *entry, struct entry *before, int64_t time) {
     entry->law.policy = law.policy;
     entry->law.priority = law.priority;
     entry->law.nvml_used = law.nvml_used;
+    entry->law.on_several_gpus = law.on_several_gpus;
     before->region.fd = before->agent.fd = -1; /* the new entry has them */
     confirm(entry, time);
+}
+
+/* A slot is of one container, which may have several GPUs. */
+static void find_those_on_several_gpus(void) {
+    for (size_t i = 0; i < list_count; i++) {
+        for (size_t j = 0; j < list_count && !list[i].law.on_several_gpus; j++) {
+            list[i].law.on_several_gpus = i != j && strcmp(list[i].slot, list[j].slot) == 0;
+        }
+    }
 }
 
 static void replace_list(int64_t time) {
     qsort(list, list_count, sizeof list[0], compare);
     size_t kept = 0;
+    find_those_on_several_gpus();
     for (size_t i = 0; i < list_count; i++) {
         if (kept > 0 && compare(&list[i], &list[kept - 1]) == 0) {
             fprintf(stderr, "aliquot-arbiter: %s is twice in the list for one GPU\n", list[i].slot);

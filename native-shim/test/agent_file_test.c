@@ -64,7 +64,9 @@ TEST(the_golden_file_is_read) {
     CHECK_EQUAL(ALIQUOT_GRANT_SHARE(device->active), 3);
     CHECK_EQUAL(ALIQUOT_GRANT_MS(device->active), 86400002);
     CHECK_EQUAL(ALIQUOT_GRANT_SHARE(device->borrowed), 400000);
-    CHECK_EQUAL(ALIQUOT_GRANT_SHARE(device->yield), 1);
+    CHECK_EQUAL(ALIQUOT_TURN_FROM(device->turn), 511);
+    CHECK_EQUAL(ALIQUOT_TURN_LENGTH(device->turn), 512);
+    CHECK((device->turn & ALIQUOT_TURN_WAITS) != 0, "it waits for its turn");
     CHECK_EQUAL(aliquot_agent_device(last)->active, UINT64_MAX);
     CHECK(aliquot_agent_device(uuid) == &aliquot_agent_nothing, "a GPU that the file does not name");
 }

@@ -73,6 +73,14 @@ static void work(const char *slot, const char *gpu) {
     write_device(slot, 0, gpu, (struct aliquot_device){.wanted = (uint64_t)now(), .throttled = throttled += 1});
 }
 
+/* The same, and it gets all of the GPU. */
+static void use(const char *slot, const char *gpu) {
+    static uint64_t throttled, gpu_time;
+    gpu_time += 50 * MS;
+    write_device(slot, 0, gpu,
+                 (struct aliquot_device){.wanted = (uint64_t)now(), .throttled = throttled += 1, .gpu_time = gpu_time});
+}
+
 /* The container has work in flight. */
 static void fly(const char *slot, const char *gpu, int64_t time) {
     write_device(slot, 0, gpu, (struct aliquot_device){.in_flight = (uint64_t)(now() + time)});
@@ -144,7 +152,9 @@ static void expect_error(const char *text) {
 
 #define GRANTED(slot) ALIQUOT_GRANT_SHARE(read_agent(slot, 1).grant)
 #define BORROWED(slot) ALIQUOT_GRANT_SHARE(read_agent(slot, 1).borrowed)
-#define YIELD(slot) ALIQUOT_GRANT_SHARE(read_agent(slot, 1).yield)
+#define TURN(slot) ALIQUOT_GRANT_SHARE(read_agent(slot, 1).turn)
+#define ALWAYS (ALIQUOT_TURN_WAITS | ALIQUOT_TURN(0, ALIQUOT_ROUND_UNITS))
+#define NEVER ALIQUOT_TURN_WAITS
 #define ACTIVE(slot) ALIQUOT_GRANT_SHARE(read_agent(slot, 1).active)
 
 TEST(it_writes_its_words_and_nothing_else) {
@@ -190,14 +200,15 @@ TEST(low_priority_gives_way_while_high_priority_has_work_on_its_GPU) {
     }
     tell("high " GPU " 30 elastic high -\nlow " GPU " 50 elastic low -\nnormal " GPU " 10 fixed normal -\n"
          "low " OTHER_GPU " 50 elastic low -\n.\n");
-    WAIT_UNTIL(YIELD("low") == 7, (void)0);
-    WAIT_UNTIL(YIELD("low") == (7 | ALIQUOT_YIELD_NOW), (work("low", GPU), fly("high", GPU, 20 * MS)));
-    WAIT_UNTIL(YIELD("low") == 7, work("low", GPU));
-    CHECK(YIELD("normal") == 0 && YIELD("high") == 0, "others do not give way");
-    CHECK_EQUAL(read_agent("low", 0).yield, 0); /* none of high priority there */
+    WAIT_UNTIL(TURN("low") == ALWAYS, (void)0);
+    WAIT_UNTIL(TURN("low") == NEVER, (use("low", GPU), fly("high", GPU, 20 * MS)));
+    WAIT_UNTIL(TURN("low") == ALWAYS, use("low", GPU));
+    CHECK(TURN("normal") == 0 && TURN("high") == 0, "others do not give way");
+    CHECK_EQUAL(read_agent("low", 0).turn, 0); /* none of high priority there */
     tell("high " GPU " 30 elastic normal -\nlow " GPU " 50 elastic low -\n.\n");
     uint64_t last = 0;
-    WAIT_UNTIL(last == read_agent("low", 1).yield, (last = read_agent("low", 1).yield, usleep(100000)));
+    WAIT_UNTIL(TURN("low") == 0 && last == read_agent("low", 1).turn,
+               (last = read_agent("low", 1).turn, usleep(100000)));
 }
 
 TEST(work_that_NVML_does_not_confirm_and_random_bytes_do_not_keep_low_priority_waiting) {
@@ -214,15 +225,15 @@ TEST(work_that_NVML_does_not_confirm_and_random_bytes_do_not_keep_low_priority_w
         struct aliquot_device device;
         memcpy(&device, bytes, sizeof device);
         write_device("high", 0, GPU, device);
-        work("low", GPU);
+        use("low", GPU);
         usleep(20000);
-        CHECK((YIELD("low") & ALIQUOT_YIELD_NOW) == 0, "random bytes are no work");
+        CHECK(TURN("low") == ALWAYS || TURN("low") == 0, "random bytes are no work");
     }
     int64_t preempted = 0, told = 0, begun = now();
-    WAIT_UNTIL(preempted > 0 && (YIELD("low") & ALIQUOT_YIELD_NOW) == 0, {
+    WAIT_UNTIL(preempted > 0 && TURN("low") == ALWAYS, {
         fly("high", GPU, 1900 * MS);
-        work("low", GPU);
-        preempted += (YIELD("low") & ALIQUOT_YIELD_NOW) != 0;
+        use("low", GPU);
+        preempted += TURN("low") != ALWAYS;
         if (now() - told > 500 * MS) {
             tell("high " GPU " 30 elastic high 0\nlow " GPU " 50 elastic low 0\n.\n");
             told = now();

@@ -109,52 +109,6 @@ TEST(a_share_is_borrowed_by_elastic_containers_for_200_ms) {
     CHECK_EQUAL(aliquot_gcra_borrowed(ALIQUOT_POLICY_ELASTIC, word | 0xfffff, NOW), ALIQUOT_GCRA_WHOLE_GPU);
 }
 
-TEST(a_container_of_low_priority_knows_its_floor_for_50_ms) {
-    uint64_t word = ALIQUOT_GRANT(NOW / MS, 5 | ALIQUOT_YIELD_NOW);
-    CHECK_EQUAL(aliquot_gcra_floor(0, NOW), 0);
-    CHECK_EQUAL(aliquot_gcra_floor(word, NOW + 49 * MS), 50000);
-    CHECK_EQUAL(aliquot_gcra_floor(word, NOW + 51 * MS), 0);
-    CHECK_EQUAL(aliquot_gcra_floor(word, NOW - 51 * MS), 0);
-    CHECK_EQUAL(aliquot_gcra_floor(ALIQUOT_GRANT(NOW / MS, 100), NOW), ALIQUOT_GCRA_WHOLE_GPU);
-    CHECK_EQUAL(aliquot_gcra_floor(ALIQUOT_GRANT(NOW / MS, 0), NOW), ALIQUOT_GCRA_SHARE_MIN);
-}
-
-TEST(a_floor_counts_what_was_used_in_the_last_10_s_and_then_keeps_its_rate) {
-    uint64_t word = 0;
-    int64_t now = NOW, waited = 0, used = 0;
-    for (int i = 0; i < 2000; i++) { /* 20 s alone, kernels of 10 ms */
-        aliquot_gcra_charge_floor(&word, 50000, 10 * MS, now += 10 * MS);
-    }
-    while (!aliquot_gcra_is_below_floor(word, 50000, now)) {
-        waited += MS;
-        now += MS;
-    }
-    CHECK(waited > 9000 * MS && waited <= 10001 * MS, "%lld ms", (long long)(waited / MS));
-    for (int64_t end = now + 20000 * MS; now < end; now += MS) {
-        if (aliquot_gcra_is_below_floor(word, 50000, now)) {
-            aliquot_gcra_charge_floor(&word, 50000, 10 * MS, now);
-            used += 10 * MS;
-        }
-    }
-    CHECK(used >= 980 * MS && used <= 1030 * MS, "%lld ms of 20 s", (long long)(used / MS));
-    word = UINT64_MAX; /* whatever a program writes */
-    CHECK(aliquot_gcra_is_below_floor(word, 50000, now) == false, "it waits");
-    aliquot_gcra_charge_floor(&word, 50000, 0, now);
-    CHECK(aliquot_gcra_is_below_floor(word, 50000, now + 10001 * MS), "and no longer than 10 s");
-}
-
-TEST(forfeited_credit_is_gone_and_debt_stays) {
-    uint64_t word = 0, debt = (uint64_t)(NOW + 5 * MS);
-    int64_t until = 0, used = 0;
-    aliquot_gcra_forfeit_credit(&word, NOW);
-    aliquot_gcra_forfeit_credit(&debt, NOW);
-    CHECK_EQUAL(debt, NOW + 5 * MS);
-    while (aliquot_gcra_try_charge(&word, 500000, 1000000, 0, NOW, &until)) {
-        used += MS;
-    }
-    CHECK(used <= ALIQUOT_GCRA_BURST_NS / 2 + MS, "%lld ms", (long long)(used / MS));
-}
-
 static uint64_t learn(const void *handle, uint64_t measured, enum aliquot_cost_quality quality) {
     struct aliquot_cost_part part = {aliquot_cost_of(ALIQUOT_COST_KERNEL, handle, 108), 1};
     aliquot_cost_learn(&part, 1, measured, quality);

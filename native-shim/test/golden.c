@@ -74,7 +74,7 @@ static void fill_agent(void) {
     agent.device[0].updated_ms = 86400001;
     agent.device[0].active = ALIQUOT_GRANT(86400002, 3);
     agent.device[0].borrowed = ALIQUOT_GRANT(86400003, 400000);
-    agent.device[0].yield = ALIQUOT_GRANT(86400004, 1);
+    agent.device[0].turn = ALIQUOT_GRANT(86400004, ALIQUOT_TURN_WAITS | ALIQUOT_TURN(511, 512));
     agent.device[1].unattributed = 1; /* a free entry whose values are written before its UUID */
     agent.device[15].grant = ALIQUOT_GRANT((UINT64_C(1) << 44) - 1, 1000000);
     agent.device[15].unattributed = ALIQUOT_CHARGE_BYTES;
@@ -148,7 +148,7 @@ static void print_agent(FILE *text) {
             print_word(text, "granted", device->grant);
             print_word(text, "active", device->active);
             print_word(text, "borrowed", device->borrowed);
-            print_word(text, "yield", device->yield);
+            print_word(text, "turn", device->turn);
             fputs("\n", text);
         }
     }

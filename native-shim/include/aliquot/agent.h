@@ -39,10 +39,16 @@
 #define ALIQUOT_GRANT_SHARE(grant) ((uint32_t)((grant) & ((UINT64_C(1) << ALIQUOT_GRANT_SHARE_BITS) - 1)))
 #define ALIQUOT_GRANT_MS(grant) ((uint64_t)(grant) >> ALIQUOT_GRANT_SHARE_BITS)
 
-/* The number of the word yield: the floor in percent of the GPU, and ALIQUOT_YIELD_NOW while the container launches
-   nothing unless it used less than the floor in the last 10 s. Without that bit it has little work in flight. */
-#define ALIQUOT_YIELD_NOW 128
-#define ALIQUOT_YIELD_FLOOR(word) ((uint32_t)(word) & (ALIQUOT_YIELD_NOW - 1))
+/* The number of the word turn: which part of each round is the container's turn. A round begins at each multiple of
+   ALIQUOT_ROUND_NS of CLOCK_MONOTONIC; from (0 to 511) and length (0 to 512) are in units of 1/512 of it, and a turn
+   may reach into the next round. With ALIQUOT_TURN_WAITS the container launches in its turn alone, and no more than
+   ends with it; else the word has no effect. */
+#define ALIQUOT_ROUND_NS INT64_C(80000000)
+#define ALIQUOT_ROUND_UNITS 512
+#define ALIQUOT_TURN_WAITS (UINT32_C(1) << 19)
+#define ALIQUOT_TURN(from, length) ((uint32_t)(from) << 10 | (uint32_t)(length))
+#define ALIQUOT_TURN_FROM(word) ((uint32_t)(word) >> 10 & 511)
+#define ALIQUOT_TURN_LENGTH(word) ((uint32_t)(word)&1023)
 
 /* What the scheduler has given the container, in the header's word holds; 0: the agent has not said it yet, or is of an
    earlier version. */
@@ -78,7 +84,7 @@ struct aliquot_agent_device {
     /* Written by the arbiter, each ALIQUOT_GRANT(...); 0: unknown, or none. */
     uint64_t active;   /* other containers that have work on the GPU, or had it in the last 40 ms, plus 1; for 100 ms */
     uint64_t borrowed; /* share of the GPU beyond the own one, which others leave; valid for 200 ms */
-    uint64_t yield;    /* of a container of low priority beside one of high: see ALIQUOT_YIELD_NOW; valid for 50 ms */
+    uint64_t turn;     /* see ALIQUOT_TURN; valid for 100 ms */
     uint8_t reserved1[56];
 };
 
@@ -109,7 +115,7 @@ static_assert(offsetof(struct aliquot_agent_device, unattributed) == 24, "agent 
 static_assert(offsetof(struct aliquot_agent_device, updated_ms) == 32, "agent layout");
 static_assert(offsetof(struct aliquot_agent_device, active) == 48, "agent layout");
 static_assert(offsetof(struct aliquot_agent_device, borrowed) == 56, "agent layout");
-static_assert(offsetof(struct aliquot_agent_device, yield) == 64, "agent layout");
+static_assert(offsetof(struct aliquot_agent_device, turn) == 64, "agent layout");
 static_assert(sizeof(struct aliquot_agent_device) == 128, "agent layout");
 static_assert(offsetof(struct aliquot_agent, device) == 64, "agent layout");
 static_assert(sizeof(struct aliquot_agent) == ALIQUOT_AGENT_SIZE, "agent layout");

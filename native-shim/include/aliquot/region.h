@@ -100,11 +100,12 @@ struct aliquot_device {
        GPU time in flight. A process renews its part every few ms while it has work, so that the part of one that was
        killed passes by itself. */
     uint64_t in_flight;
+    uint64_t queued; /* ns: when a launch last waited behind work of its own thread that was in flight; 0: never */
+    uint64_t busy;   /* ns for which launches waited for the GPU or ran there, as measured; only grows */
     uint64_t borrowed_tat; /* ns: like tat, of what is borrowed */
-    uint64_t busy;         /* ns for which launches waited for the GPU or ran there, as measured; only grows */
-    uint64_t floor_tat;    /* like tat, of all that a container of low priority uses, on a clock of its own (gcra.h) */
+    uint64_t long_launch;  /* ns: when a launch was last made that is too long for a turn (agent.h); 0: never */
 
-    uint8_t reserved1[88];
+    uint8_t reserved1[80];
 };
 
 /* Owner of a process slot. The slot's lock is on its first byte, whatever the byte contains. */
@@ -158,9 +159,10 @@ static_assert(offsetof(struct aliquot_device, wanted) == 88, "region layout");
 static_assert(offsetof(struct aliquot_device, history) == 96, "region layout");
 static_assert(offsetof(struct aliquot_device, denied) == 128, "region layout");
 static_assert(offsetof(struct aliquot_device, in_flight) == 136, "region layout");
-static_assert(offsetof(struct aliquot_device, borrowed_tat) == 144, "region layout");
+static_assert(offsetof(struct aliquot_device, queued) == 144, "region layout");
 static_assert(offsetof(struct aliquot_device, busy) == 152, "region layout");
-static_assert(offsetof(struct aliquot_device, floor_tat) == 160, "region layout");
+static_assert(offsetof(struct aliquot_device, borrowed_tat) == 160, "region layout");
+static_assert(offsetof(struct aliquot_device, long_launch) == 168, "region layout");
 static_assert(sizeof(struct aliquot_process) == 64, "region layout");
 static_assert(offsetof(struct aliquot_process, started) == 8, "region layout");
 static_assert(sizeof(struct aliquot_charge) == 64, "region layout");

@@ -11,11 +11,10 @@
 
 #include <stdatomic.h>
 
-#define UNFINISHED_POLL_NS INT64_C(250000) /* between checks whether the GPU has caught up */
-#define YIELD_POLL_NS INT64_C(500000)      /* between checks whether a container of high priority still has work */
-#define BORROWED_MAX_NS INT64_C(5000000)   /* in flight beyond the own share, or one launch */
-/* What is borrowed earns no credit, but for the time of a gap between launches: half a period of the arbiter. */
-#define BORROWED_CREDIT_NS INT64_C(10000000)
+#define UNFINISHED_POLL_NS INT64_C(250000)     /* between checks whether the GPU has caught up */
+#define TURN_POLL_NS INT64_C(500000)           /* between checks whether the arbiter has given a turn */
+#define TURN_MAX_AGE_NS INT64_C(100000000)     /* an older word of the arbiter has no effect */
+#define IN_TURN_MAX_NS INT64_C(5000000)        /* in flight where others wait for the end of it, or one launch */
 #define MIX_WINDOW_NS UINT64_C(20000000)       /* of charges by which the borrowed part of them is known */
 #define WANTED_RESOLUTION_NS UINT64_C(1000000) /* resolution of aliquot_device.wanted */
 #define REPAY_NS INT64_C(1000000000)           /* what is owed for waiting is charged over this time */
@@ -28,7 +27,7 @@
 struct gpu_limit {
     /* Like the words of these names in the region (own_tat: tat), for this process alone. */
     _Alignas(64) uint64_t own_tat;
-    uint64_t borrowed_tat, floor_tat;
+    uint64_t borrowed_tat;
     _Alignas(64) _Atomic int64_t unfinished;
     _Atomic uint64_t launched;
     _Atomic int64_t busy_until;     /* this process's work in flight ends then */
@@ -79,24 +78,37 @@ struct terms {
     uint32_t fixed;    /* by the limit file */
     uint32_t own;      /* 0: no limit */
     uint32_t borrowed; /* beyond the own one */
-    uint32_t floor;    /* 0: no container of high priority has to be considered */
-    bool preempted;    /* it has work */
+    bool takes_turns;  /* nothing is launched outside of the container's turn */
+    int64_t turn_left; /* of the turn that is now; 0 or less: it is another's */
+    int64_t next_turn; /* when it is worth to look again then */
 };
+
+/* The container's turn, by the arbiter's word; without one it need not wait for a turn. */
+static void find_turn(struct terms *terms, uint64_t word) {
+    int64_t unit = ALIQUOT_ROUND_NS / ALIQUOT_ROUND_UNITS, length = ALIQUOT_TURN_LENGTH(word) * unit;
+    int64_t since = (terms->now - ALIQUOT_TURN_FROM(word) * unit) % ALIQUOT_ROUND_NS;
+    terms->takes_turns = (word & ALIQUOT_TURN_WAITS) != 0 && aliquot_agent_is_fresh(word, terms->now, TURN_MAX_AGE_NS);
+    terms->turn_left = length >= ALIQUOT_ROUND_NS ? INT64_MAX : length - since;
+    terms->next_turn = length > 0 ? terms->now - since + ALIQUOT_ROUND_NS : terms->now + TURN_POLL_NS;
+}
 
 static struct terms terms_of(int number, int64_t now) {
     const struct aliquot_share share = aliquot_account_share(number);
     const struct aliquot_agent_device *agent = aliquot_account_agent(number);
-    uint64_t yield = __atomic_load_n(&agent->yield, __ATOMIC_RELAXED);
     uint32_t fixed = share.cores * (ALIQUOT_GCRA_WHOLE_GPU / 100);
-    return (struct terms){
+    struct terms terms = {
         .region = share.region,
         .now = now,
         .fixed = fixed,
         .own = aliquot_gcra_share(fixed, __atomic_load_n(&agent->grant, __ATOMIC_RELAXED), now),
         .borrowed = aliquot_gcra_borrowed(share.policy, __atomic_load_n(&agent->borrowed, __ATOMIC_RELAXED), now),
-        .floor = aliquot_gcra_floor(yield, now),
-        .preempted = (yield & ALIQUOT_YIELD_NOW) != 0,
     };
+    find_turn(&terms, __atomic_load_n(&agent->turn, __ATOMIC_RELAXED));
+    return terms;
+}
+
+static bool waits_for_turn(const struct terms *terms) {
+    return terms->takes_turns && terms->turn_left <= 0;
 }
 
 static void record_wanted(struct aliquot_device *device, int64_t now) {
@@ -149,30 +161,10 @@ static bool try_charge_both(uint64_t *own, uint64_t *containers, uint32_t share,
     return true;
 }
 
-/* Whether no more than one launch, or BORROWED_MAX_NS, would be in flight. */
-static bool is_little(const struct gpu_limit *limit, const struct terms *terms, uint64_t cost) {
+/* Whether the GPU would be done with all that is in flight within a time, or no more than one launch would be. */
+static bool is_done_within(int64_t time, const struct gpu_limit *limit, const struct terms *terms, uint64_t cost) {
     int64_t flying = in_flight(limit, terms->region, terms->now);
-    return flying <= 0 || flying + (int64_t)cost <= BORROWED_MAX_NS;
-}
-
-static bool yields(const struct gpu_limit *limit, const struct terms *terms) {
-    uint64_t own = __atomic_load_n(&limit->floor_tat, __ATOMIC_RELAXED);
-    uint64_t containers = __atomic_load_n(&terms->region->floor_tat, __ATOMIC_RELAXED);
-    return terms->floor > 0 && terms->preempted &&
-           !(aliquot_gcra_is_below_floor(own, terms->floor, terms->now) &&
-             aliquot_gcra_is_below_floor(containers, terms->floor, terms->now));
-}
-
-bool aliquot_compute_yields(int number) {
-    const struct terms terms = terms_of(number, aliquot_os_clock());
-    return yields(&gpu_limits[number], &terms);
-}
-
-static void charge_floor(struct gpu_limit *limit, const struct terms *terms, int64_t cost) {
-    if (terms->floor > 0) {
-        aliquot_gcra_charge_floor(&limit->floor_tat, terms->floor, cost, terms->now);
-        aliquot_gcra_charge_floor(&terms->region->floor_tat, terms->floor, cost, terms->now);
-    }
+    return flying <= 0 || flying + (int64_t)cost <= (time < IN_TURN_MAX_NS ? time : IN_TURN_MAX_NS);
 }
 
 /* Charges a launch beyond the own share. */
@@ -181,10 +173,8 @@ static bool try_borrow(struct gpu_limit *limit, const struct terms *terms, uint6
     if (terms->borrowed == 0) {
         return false;
     }
-    bool fits = is_little(limit, terms, cost);
+    bool fits = is_done_within(INT64_MAX, limit, terms, cost);
     if (fits && terms->borrowed < ALIQUOT_GCRA_WHOLE_GPU) {
-        aliquot_gcra_forfeit_credit(&limit->borrowed_tat, now - BORROWED_CREDIT_NS);
-        aliquot_gcra_forfeit_credit(&terms->region->borrowed_tat, now - BORROWED_CREDIT_NS);
         fits = try_charge_both(&limit->borrowed_tat, &terms->region->borrowed_tat, terms->borrowed, cost, 0, now,
                                &borrowed_until);
     }
@@ -198,15 +188,15 @@ static bool try_charge_at(int number, uint64_t cost, int64_t debt, int64_t now, 
     if (cost > 0) {
         record_wanted(terms.region, now);
     }
-    if (terms.floor > 0) {
-        bool has_to_yield = yields(limit, &terms);
-        *until = now + (has_to_yield ? YIELD_POLL_NS : UNFINISHED_POLL_NS);
-        if (has_to_yield || !is_little(limit, &terms, cost)) {
-            return false;
-        }
+    if (waits_for_turn(&terms)) {
+        *until = terms.next_turn;
+        return false;
+    }
+    if (terms.takes_turns && !is_done_within(terms.turn_left, limit, &terms, cost)) {
+        *until = now + UNFINISHED_POLL_NS;
+        return false;
     }
     if (terms.own == 0 || terms.fixed >= ALIQUOT_GCRA_WHOLE_GPU) {
-        charge_floor(limit, &terms, (int64_t)cost);
         return true;
     }
     if (atomic_load_explicit(&limit->unfinished, memory_order_relaxed) >
@@ -219,7 +209,6 @@ static bool try_charge_at(int number, uint64_t cost, int64_t debt, int64_t now, 
         return false;
     }
     count_charge(limit, cost, !own);
-    charge_floor(limit, &terms, (int64_t)cost);
     return true;
 }
 
@@ -234,19 +223,28 @@ bool aliquot_compute_try_charge(int number, uint64_t cost, int64_t debt, int64_t
         int64_t now = aliquot_os_clock();
         int64_t ahead = atomic_load_explicit(&limit->busy_until, memory_order_relaxed) - now;
         atomic_fetch_add_explicit(&limit->launched, cost, memory_order_relaxed);
+        if (cost > IN_TURN_MAX_NS) {
+            __atomic_store_n(&region_of(number)->long_launch, (uint64_t)now, __ATOMIC_RELAXED);
+        }
         publish_in_flight(number, larger_of(ahead, 0) + (int64_t)cost, now);
     }
     return true;
 }
 
-bool aliquot_compute_borrows(int number) {
-    return terms_of(number, aliquot_os_clock_coarse()).borrowed > 0;
+bool aliquot_compute_waits_for_turn(int number) {
+    const struct terms terms = terms_of(number, aliquot_os_clock());
+    return waits_for_turn(&terms);
+}
+
+bool aliquot_compute_has_little_in_flight(int number) {
+    const struct terms terms = terms_of(number, aliquot_os_clock_coarse());
+    return terms.takes_turns || terms.borrowed > 0;
 }
 
 int64_t aliquot_compute_room(int number) {
     const struct gpu_limit *limit = &gpu_limits[number];
     const struct terms terms = terms_of(number, aliquot_os_clock());
-    if (yields(limit, &terms)) {
+    if (waits_for_turn(&terms)) {
         return 0;
     }
     if (terms.own == 0 || terms.own >= ALIQUOT_GCRA_WHOLE_GPU || terms.borrowed >= ALIQUOT_GCRA_WHOLE_GPU) {
@@ -269,7 +267,6 @@ void aliquot_compute_adjust(int number, int64_t difference) {
     const struct terms terms = terms_of(number, aliquot_os_clock_coarse());
     int64_t part = atomic_load_explicit(&limit->borrowed_part, memory_order_relaxed);
     int64_t borrowed = difference / 1000 * part / (ALIQUOT_GCRA_WHOLE_GPU / 1000);
-    charge_floor(limit, &terms, difference);
     adjust_both(&limit->own_tat, &terms.region->tat, terms.own, difference - borrowed, terms.now);
     adjust_both(&limit->borrowed_tat, &terms.region->borrowed_tat, terms.borrowed, borrowed, terms.now);
 }
@@ -311,6 +308,10 @@ void aliquot_compute_add_used(int number, uint64_t nanoseconds) {
         const struct aliquot_share share = aliquot_account_share(number);
         aliquot_usage_charge(share.region, &share.charges[slot], nanoseconds, aliquot_os_clock_coarse());
     }
+}
+
+void aliquot_compute_record_queued(int number) {
+    __atomic_store_n(&region_of(number)->queued, (uint64_t)aliquot_os_clock(), __ATOMIC_RELAXED);
 }
 
 void aliquot_compute_add_throttled(int number, int64_t nanoseconds) {

@@ -17,9 +17,10 @@
  * kernel within that time (for a 20 ms kernel: 1 percent) is therefore exceeded.
  *
  * Time that others leave, an elastic container may use beyond its share, as far as the arbiter's word allows (gcra.h).
- * Of such work, at most 5 ms or one launch is in flight, so that the others get the GPU back soon. The same holds for
- * all work of a container of low priority beside one of high priority, and while the latter has work it launches
- * nothing unless it got less than its floor in the last 10 s: then a launch can wait longer than the bound above.
+ * Of such work, at most 5 ms or one launch is in flight, so that the others get the GPU back soon. Where the arbiter
+ * gives the container turns (agent.h), the same holds for all its work, and launches wait until a turn begins: for as
+ * long as it takes, which for a container of low priority beside one of high priority can be longer than the bound
+ * above.
  *
  * Kernels that wait on their GPUs for each other, such as NCCL's collectives: while one rank is held back, its peers'
  * kernels keep their GPUs busy. So where several GPUs are limited, or a thread launches collectives, ranks are held
@@ -69,11 +70,11 @@ int aliquot_compute_refresh(void);
    was charged. */
 bool aliquot_compute_try_charge(int device, uint64_t cost, int64_t debt, int64_t *until);
 
-/* Whether the container must not launch now, because it is of low priority and one of high priority has work. */
-bool aliquot_compute_yields(int device);
+/* Whether the container must not launch now, because its turn is later. */
+bool aliquot_compute_waits_for_turn(int device);
 
-/* Whether the container may exceed its own share now. */
-bool aliquot_compute_borrows(int device);
+/* Whether the container takes turns or may borrow, so that it has little work in flight. */
+bool aliquot_compute_has_little_in_flight(int device);
 
 /* GPU time (ns) that this process can be charged before a launch is throttled. INT64_MAX: no limit holds now. */
 int64_t aliquot_compute_room(int device);
@@ -90,6 +91,10 @@ void aliquot_compute_repay(int device);
 
 /* Adds used GPU time to the figures in the region: as measured, or as charged if it is not measured. */
 void aliquot_compute_add_used(int device, uint64_t nanoseconds);
+
+/* Notes in the region that a launch waits behind work that its thread has not waited for: the program keeps work
+   queued. */
+void aliquot_compute_record_queued(int device);
 
 /* Adds the time for which this thread was throttled. */
 void aliquot_compute_add_throttled(int device, int64_t nanoseconds);

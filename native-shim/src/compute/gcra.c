@@ -57,30 +57,6 @@ bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int6
     return true;
 }
 
-void aliquot_gcra_forfeit_credit(uint64_t *word, int64_t now) {
-    uint64_t found = __atomic_load_n(word, __ATOMIC_RELAXED);
-    if (found < (uint64_t)now) { /* if another thread changes it meanwhile, there is no credit in it */
-        __atomic_compare_exchange_n(word, &found, (uint64_t)now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    }
-}
-
-#define FLOOR_CLOCK 5 /* the largest debt, 2 s on the clock of the floor, is of 10 s */
-
-uint32_t aliquot_gcra_floor(uint64_t yield, int64_t now) {
-    uint32_t floor = ALIQUOT_YIELD_FLOOR(yield) * (ALIQUOT_GCRA_WHOLE_GPU / 100);
-    return !aliquot_agent_is_fresh(yield, now, ALIQUOT_GCRA_YIELD_MAX_AGE_NS) ? 0
-           : floor < ALIQUOT_GCRA_SHARE_MIN                                   ? ALIQUOT_GCRA_SHARE_MIN
-                                                                              : floor;
-}
-
-void aliquot_gcra_charge_floor(uint64_t *word, uint32_t floor, int64_t cost, int64_t now) {
-    aliquot_gcra_adjust(word, floor * FLOOR_CLOCK, cost, now / FLOOR_CLOCK);
-}
-
-bool aliquot_gcra_is_below_floor(uint64_t word, uint32_t floor, int64_t now) {
-    return bounded(word, floor * FLOOR_CLOCK, now / FLOOR_CLOCK) <= now / FLOOR_CLOCK;
-}
-
 int64_t aliquot_gcra_earned(int64_t time, uint32_t share) {
     return time / 1000 * share / (ALIQUOT_GCRA_WHOLE_GPU / 1000);
 }

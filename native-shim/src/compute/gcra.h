@@ -29,7 +29,6 @@
 /* Older words of the arbiter have no effect: of an own share, and of a borrowed one. */
 #define ALIQUOT_GCRA_GRANT_MAX_AGE_NS INT64_C(3000000000)
 #define ALIQUOT_GCRA_BORROWED_MAX_AGE_NS INT64_C(200000000)
-#define ALIQUOT_GCRA_YIELD_MAX_AGE_NS INT64_C(50000000)
 
 /* Own share now, by the limit file (0: no share) and the arbiter's word, which is less where the cores of a GPU's
    containers add up to more than the GPU. 0: no limit, since no arbiter has spoken to a container without a share. */
@@ -41,20 +40,6 @@ uint32_t aliquot_gcra_borrowed(enum aliquot_policy policy, uint64_t borrowed, in
 /* Charges cost to the word, if what was charged before will have been earned within ALIQUOT_GCRA_BURST_NS and debt
    (time, ns) more. False: nothing was charged, and *until says until when to wait. */
 bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int64_t debt, int64_t now, int64_t *until);
-
-/* Floor by the arbiter's word yield; 0: the container does not have to consider one of high priority. */
-uint32_t aliquot_gcra_floor(uint64_t yield, int64_t now);
-
-/* Charges what the container uses, or returns it if cost is negative, to the word of its floor: all that it uses, so
-   that the floor adds nothing to what it got anyway in the last 10 s. So that the word reaches so far back, its clock
-   takes a fifth of CLOCK_MONOTONIC's time. */
-void aliquot_gcra_charge_floor(uint64_t *word, uint32_t floor, int64_t cost, int64_t now);
-
-/* Whether the container has used less than its floor. */
-bool aliquot_gcra_is_below_floor(uint64_t word, uint32_t floor, int64_t now);
-
-/* Takes away what idle time would earn. */
-void aliquot_gcra_forfeit_credit(uint64_t *word, int64_t now);
 
 /* GPU time that a share earns in a time; negative for a negative one. */
 int64_t aliquot_gcra_earned(int64_t time, uint32_t share);

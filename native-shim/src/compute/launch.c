@@ -36,6 +36,7 @@ static __thread struct {
     uint64_t charged;          /* ns of GPU time, for all launches */
     uint64_t charged_at_event; /* charged, when the last timing event was recorded */
     bool in_span;              /* that event began a span */
+    bool has_waited;           /* for the GPU, since its last launch */
     /* Where kernels may wait for peers on other GPUs (compute.h). */
     bool in_steps, begins_step;    /* the thread works in steps; a collective was launched, so a step is over */
     int64_t in_steps_at;           /* when that was last seen */
@@ -104,8 +105,8 @@ static bool may_owe(const struct aliquot_launch *launch, int64_t waited) {
 /* Charges ns of GPU time, and sleeps until the share allows it. True: the thread was throttled. */
 static __attribute__((noinline)) bool throttle(const struct aliquot_launch *launch, uint64_t ns) {
     int64_t until = 0;
-    /* Of what it borrows, a container has so little in flight that the GPU must not wait for it. */
-    struct hold hold = {.least = aliquot_compute_borrows(launch->device) ? 0 : THROTTLE_MIN_NS};
+    /* In its turn, a container has so little in flight that the GPU must not wait for it. */
+    struct hold hold = {.least = aliquot_compute_has_little_in_flight(launch->device) ? 0 : THROTTLE_MIN_NS};
     if (launch->waits || thread_advance.in_steps || aliquot_account_computes_on_several()) {
         hold_in_step(launch, &hold);
     }
@@ -117,7 +118,10 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
     aliquot_batch_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
     bool owes;
-    while (!(owes = (now - start >= ALIQUOT_GCRA_WAIT_MAX_NS && !aliquot_compute_yields(launch->device)) ||
+    if (unfinished && !thread_advance.has_waited) {
+        aliquot_compute_record_queued(launch->device);
+    }
+    while (!(owes = (now - start >= ALIQUOT_GCRA_WAIT_MAX_NS && !aliquot_compute_waits_for_turn(launch->device)) ||
                     may_owe(launch, now - start)) &&
            (now - start < hold.least || !try_charge(launch, ns, &hold, &until))) {
         if (now - start >= STEP_WAIT_MAX_NS && hold.debt < 0) {
@@ -158,6 +162,11 @@ static inline __attribute__((always_inline)) bool charge_with_advance(const stru
     thread_advance.device = launch->device;
     thread_advance.credit += ADVANCE_NS - launch->charged;
     return throttled;
+}
+
+void aliquot_launch_wait_begins(void) {
+    aliquot_batch_pause();
+    thread_advance.has_waited = true;
 }
 
 void aliquot_launch_charge(CUcontext context, int device, uint64_t nanoseconds) {
@@ -201,6 +210,7 @@ static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind 
         aliquot_batch_end_own(stream);
     }
     bool throttled = charge_with_advance(launch);
+    thread_advance.has_waited = false;
     aliquot_batch_begin(launch, throttled);
     return true;
 }

@@ -420,7 +420,8 @@ static bool probe_if_shared(struct aliquot_meter *meter, CUcontext context, bool
     if (atomic_flag_test_and_set(&meter->processing)) {
         return false;
     }
-    bool idle = !pending && !aliquot_compute_yields(meter->device) && /* each probe would interrupt high priority */
+    bool idle = !pending &&
+                !aliquot_compute_waits_for_turn(meter->device) && /* each probe would interrupt another's turn */
                 !aliquot_lateness_probes_count(&meter->lateness) && aliquot_meter_is_idle(meter, aliquot_os_clock());
     bool can_probe = (pending || idle) && !meter->probing_failed && atomic_load(&meter->reference) != NULL &&
                      atomic_load(&meter->context) == context;

@@ -184,7 +184,7 @@ ALIQUOT_TRANSFERS(TRANSFER, )
 #define SYNCHRONIZE(symbol, parameters, arguments)                                                                     \
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
-        aliquot_batch_pause();                                                                                         \
+        aliquot_launch_wait_begins();                                                                                  \
         CUresult result = aliquot_real.symbol arguments;                                                               \
         if (result == CUDA_SUCCESS) {                                                                                  \
             aliquot_pool_update_charges();                                                                             \

@@ -77,7 +77,7 @@ def listed(name):
 
 
 def profiles():
-    kit = (HERE / "../../docs/figures").glob("measured-*.json")
+    kit = (HERE / "../../../docs/figures").glob("measured-*.json")
     measured = [re.search(r'^ "profile": "(.*)",$', path.read_text(), re.M).group(1) for path in sorted(kit)]
     return listed("of profiles") + measured
 
