@@ -23,6 +23,7 @@
 #define QUEUED_MIN 5      /* periods of a second in which one that keeps work queued is seen to: some of each turn */
 #define SHORT 0.02        /* a container that gets so much less than its own share falls short */
 #define FLOOR_WINDOW 10.0 /* seconds */
+#define KEPT_PART 0.42 /* of a turn that it has while one of high priority keeps work queued, it gets about so much */
 #define FLOOR_CREDIT 0.02 /* seconds of GPU time that it may catch up */
 
 #define RESOLUTION 0.01 /* of NVML's figures, which are whole percents */
@@ -75,9 +76,12 @@ static void follow_second(struct arbiter_container *container) {
     }
 }
 
+/* What it says of its use is not all that counts: a turn that it kept beside one of high priority counts, too. */
 static void follow_floor(struct arbiter_container *container) {
-    double more = (believed(container->used) - container->floor) / SECOND, most = FLOOR_WINDOW * container->floor;
+    double used = max(believed(container->used) / SECOND, KEPT_PART * container->kept);
+    double more = used - container->floor / SECOND, most = FLOOR_WINDOW * container->floor;
     container->beyond_floor = min(most, max(-FLOOR_CREDIT, container->beyond_floor + more));
+    container->kept = 0;
 }
 
 /* Follows what a container does. */
@@ -238,8 +242,10 @@ bool arbiter_preempts(struct arbiter_container *container, bool works, double se
     return preempts;
 }
 
-double arbiter_turn(const struct arbiter_container *container, bool gives_way) {
-    return gives_way && (container->beyond_floor > 0 || container->floor <= 0) ? 0 : container->turn;
+double arbiter_turn(struct arbiter_container *container, bool gives_way, double seconds) {
+    bool keeps = container->beyond_floor <= 0 && container->floor > 0;
+    container->kept += gives_way && keeps ? seconds : 0;
+    return gives_way && !keeps ? 0 : container->turn;
 }
 
 void arbiter_confirm(struct arbiter_container *container, double seconds) {

@@ -86,6 +86,7 @@ struct arbiter_container {
     } second;
     bool keeps_queued, falls_short; /* in the last second */
     double beyond_floor;            /* seconds of GPU time that it used in the last 10 s beyond the floor */
+    double kept;                    /* seconds of the period for which it kept its turn beside one of high priority */
     double said, said_before;       /* seconds of work of high priority that it said since the last confirmation, ... */
     double shown_before;            /* ... and before it; what NVML's figure then could confirm */
     double unconfirmed;             /* seconds of work that it said and NVML did not confirm */
@@ -111,8 +112,9 @@ void arbiter_divide(struct arbiter_container *containers, size_t count);
    so; seconds: since the last call. */
 bool arbiter_preempts(struct arbiter_container *container, bool works, double seconds);
 
-/* The length of a container's turn in parts of a round. gives_way: to one of high priority. */
-double arbiter_turn(const struct arbiter_container *container, bool gives_way);
+/* The length of a container's turn in parts of a round. gives_way: to one of high priority; seconds: since the last
+   call. */
+double arbiter_turn(struct arbiter_container *container, bool gives_way, double seconds);
 
 /* Compares the work that a container of high priority said with nvml_used. The caller calls it about every second, with
    the seconds since the last call. */

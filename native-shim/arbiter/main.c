@@ -220,8 +220,11 @@ static uint32_t units(double part) {
 }
 
 static void write_turn(struct entry *entry, int64_t time, bool gives_way) {
-    const struct arbiter_container *law = &entry->law;
-    uint32_t begins = units(law->turn_begins), ends = units(law->turn_begins + arbiter_turn(law, gives_way));
+    struct arbiter_container *law = &entry->law;
+    double seconds = entry->looked_at == 0 ? 0 : (double)(time - entry->looked_at) / 1e9;
+    double length = arbiter_turn(law, gives_way, seconds);
+    uint32_t begins = units(law->turn_begins), ends = units(law->turn_begins + length);
+    entry->looked_at = time;
     uint32_t turn = ALIQUOT_TURN_WAITS | ALIQUOT_TURN(begins % ALIQUOT_ROUND_UNITS, ends - begins);
     uint32_t number = law->waits && arbiter_is_limited(law) ? turn : 0;
     if ((number != 0 || ALIQUOT_GRANT_SHARE(entry->turn) != 0) && find_agent_entry(entry, time)) {

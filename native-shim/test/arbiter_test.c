@@ -307,14 +307,27 @@ TEST(a_container_of_low_priority_keeps_its_floor_over_10_s_while_it_gives_way) {
     both[1].floor = 0.05;
     arbiter_divide(both, 2);
     CHECK(both[1].waits, "it has little in flight");
-    CHECK_SHARE(arbiter_turn(&both[1], false), 1);
-    CHECK_SHARE(arbiter_turn(&both[1], true), 1);
+    CHECK_SHARE(arbiter_turn(&both[1], false, 0), 1);
+    CHECK_SHARE(arbiter_turn(&both[1], true, 0), 1);
     queue(&both[1], 0.7);
     divide_for(both, 2, 20);
-    CHECK_SHARE(arbiter_turn(&both[1], true), 0);
+    CHECK_SHARE(arbiter_turn(&both[1], true, 0), 0);
     both[1].used = 0;
     divide_for(both, 2, 9.9);
-    CHECK_SHARE(arbiter_turn(&both[1], true), 0);
+    CHECK_SHARE(arbiter_turn(&both[1], true, 0), 0);
     divide_for(both, 2, 0.2);
-    CHECK_SHARE(arbiter_turn(&both[1], true), 1);
+    CHECK_SHARE(arbiter_turn(&both[1], true, 0), 1);
+}
+
+TEST(a_container_of_low_priority_that_hides_what_it_uses_keeps_its_turn_for_little_more_than_twice_its_floor) {
+    struct arbiter_container both[] = {container(0.3, ALIQUOT_POLICY_FIXED), container(0.7, ALIQUOT_POLICY_FIXED)};
+    both[0].priority = ARBITER_HIGH;
+    both[1].priority = ARBITER_LOW;
+    both[1].floor = 0.05;
+    double kept = 0, period = 1.0 / PERIODS_PER_SECOND;
+    for (int i = 0; i < 60 * PERIODS_PER_SECOND; i++) {
+        arbiter_divide(both, 2);
+        kept += arbiter_turn(&both[1], true, period) * period;
+    }
+    CHECK(kept > 0.1 * 60 && kept < 0.13 * 60, "%.2f of 60 s", kept);
 }
