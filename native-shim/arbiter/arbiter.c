@@ -203,7 +203,8 @@ static void give_turns(struct arbiter_container *containers, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct arbiter_container *container = &containers[i];
         bool takes = turns && takes_turns(container);
-        container->waits = takes || (high && container->priority == ARBITER_LOW);
+        bool bursts = limited && takes_turns(container) && container->keeps_queued;
+        container->waits = takes || bursts || (high && container->priority == ARBITER_LOW);
         container->turn_begins = takes ? at : 0;
         container->turn = takes ? (container->own + container->fair) / all : 1;
         at += takes ? container->turn : 0;

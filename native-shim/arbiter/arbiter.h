@@ -99,7 +99,7 @@ struct arbiter_container {
     double own;
     double borrowed;          /* 1: as much as it likes */
     double turn_begins, turn; /* its turn, in parts of a round; turn 1: always */
-    bool waits;               /* it launches in its turn alone; else the turn has no effect */
+    bool waits;               /* it launches in its turn alone, or in bursts if that is always; else at any time */
 };
 
 /* Whether the container has a limit, so that it gets a grant. */

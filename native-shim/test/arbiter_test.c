@@ -236,6 +236,10 @@ TEST(more_cores_than_the_GPU_has_are_scaled_down) {
     CHECK_SHARE(both[1].own, 0.4);
 }
 
+static bool takes_turns(const struct arbiter_container *container) {
+    return container->waits && container->turn < 1;
+}
+
 TEST(containers_that_keep_work_queued_take_turns_after_a_second_in_proportion_to_what_they_get) {
     struct arbiter_container three[] = {container(0.2, ALIQUOT_POLICY_FIXED), container(0.3, ALIQUOT_POLICY_FIXED),
                                         container(0.25, ALIQUOT_POLICY_ELASTIC)};
@@ -243,9 +247,9 @@ TEST(containers_that_keep_work_queued_take_turns_after_a_second_in_proportion_to
     queue(&three[1], 0.3);
     queue(&three[2], 0.5);
     divide_for(three, 3, 0.9);
-    CHECK(!three[0].waits && !three[1].waits && !three[2].waits, "not at once");
+    CHECK(!takes_turns(&three[0]) && !takes_turns(&three[1]) && !takes_turns(&three[2]), "not at once");
     divide_for(three, 3, 0.2);
-    CHECK(three[0].waits && three[1].waits && three[2].waits, "all wait for their turns");
+    CHECK(takes_turns(&three[0]) && takes_turns(&three[1]) && takes_turns(&three[2]), "all wait for their turns");
     CHECK_SHARE(three[0].turn_begins, 0);
     CHECK(fabs(three[0].turn - 0.2) < 0.01, "%.3f", three[0].turn);
     CHECK(fabs(three[1].turn_begins - three[0].turn) < 0.001, "%.3f", three[1].turn_begins);
@@ -253,7 +257,7 @@ TEST(containers_that_keep_work_queued_take_turns_after_a_second_in_proportion_to
     CHECK(fabs(three[2].turn_begins + three[2].turn - 1) < 0.001, "the round is full");
     three[0].active = false;
     arbiter_divide(three, 3);
-    CHECK(!three[0].waits, "one that returns launches at once");
+    CHECK(!takes_turns(&three[0]), "one that returns launches at once");
     CHECK_SHARE(three[1].turn_begins, 0);
 }
 
@@ -262,20 +266,33 @@ TEST(a_container_that_gets_its_cores_without_a_turn_is_never_kept_waiting) {
     work(&waits[0], 0.29);
     queue(&waits[1], 0.65);
     divide_for(waits, 2, 5);
-    CHECK(!waits[0].waits && !waits[1].waits, "it gets what its cores are");
+    CHECK(!takes_turns(&waits[0]) && !takes_turns(&waits[1]), "it gets what its cores are");
     waits[0].used = 0.13;
     divide_for(waits, 2, 2.1);
-    CHECK(waits[0].waits && waits[1].waits, "it falls short, so both take turns");
+    CHECK(takes_turns(&waits[0]) && takes_turns(&waits[1]), "it falls short, so both take turns");
     waits[0].used = 0.3;
     divide_for(waits, 2, 5);
-    CHECK(waits[0].waits, "and keeps its turns, which it owes its cores to");
+    CHECK(takes_turns(&waits[0]), "and keeps its turns, which it owes its cores to");
 
     struct arbiter_container requests[] = {container(0.3, ALIQUOT_POLICY_FIXED), container(0.7, ALIQUOT_POLICY_FIXED)};
     queue(&requests[0], 0.2);
     requests[0].busy = 0.8;
     queue(&requests[1], 0.7);
     divide_for(requests, 2, 5);
-    CHECK(!requests[0].waits && !requests[1].waits, "it has pauses");
+    CHECK(!takes_turns(&requests[0]) && !takes_turns(&requests[1]), "it has pauses");
+}
+
+TEST(a_container_that_keeps_work_queued_alone_launches_in_bursts) {
+    struct arbiter_container both[] = {container(0.3, ALIQUOT_POLICY_FIXED), container(0.3, ALIQUOT_POLICY_FIXED)};
+    queue(&both[0], 0.3);
+    work(&both[1], 0.3);
+    divide_for(both, 2, 1.1);
+    CHECK(both[0].waits, "its turn is the whole round");
+    CHECK_SHARE(both[0].turn, 1);
+    CHECK(!both[1].waits, "one that waits for each launch launches at once");
+    both[1].policy = ALIQUOT_POLICY_NONE;
+    arbiter_divide(both, 2);
+    CHECK(!both[0].waits, "beside one without a limit, it keeps more in flight");
 }
 
 TEST(there_are_no_turns_beside_a_container_without_a_limit_or_for_one_on_several_GPUs_or_of_high_priority) {
@@ -284,20 +301,20 @@ TEST(there_are_no_turns_beside_a_container_without_a_limit_or_for_one_on_several
     queue(&three[0], 0.3);
     queue(&three[1], 0.3);
     divide_for(three, 3, 3);
-    CHECK(!three[0].waits && !three[1].waits, "beside one without a limit");
+    CHECK(!takes_turns(&three[0]) && !takes_turns(&three[1]), "beside one without a limit");
     divide_for(three, 2, 0.1);
-    CHECK(three[0].waits && three[1].waits, "without it");
+    CHECK(takes_turns(&three[0]) && takes_turns(&three[1]), "without it");
     three[0].on_several_gpus = true;
     arbiter_divide(three, 2);
-    CHECK(!three[0].waits && !three[1].waits, "its kernels may wait for each other");
+    CHECK(!takes_turns(&three[0]) && !takes_turns(&three[1]), "its kernels may wait for each other");
     three[0].on_several_gpus = false;
     three[0].long_launches = true;
     arbiter_divide(three, 2);
-    CHECK(!three[0].waits && !three[1].waits, "its turn would not end");
+    CHECK(!takes_turns(&three[0]) && !takes_turns(&three[1]), "its turn would not end");
     three[0].long_launches = false;
     three[0].priority = ARBITER_HIGH;
     arbiter_divide(three, 2);
-    CHECK(!three[0].waits && !three[1].waits, "high priority launches at once");
+    CHECK(!takes_turns(&three[0]) && !takes_turns(&three[1]), "high priority launches at once");
 }
 
 TEST(a_container_of_low_priority_keeps_its_floor_over_10_s_while_it_gives_way) {

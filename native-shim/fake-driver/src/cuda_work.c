@@ -311,10 +311,18 @@ static bool read_parameter(void *const *parameters, void *const *extra, int numb
     return true;
 }
 
+/* The multiprocessors that a kernel occupies. Where the profile says what fills one, several that the kernel fills in
+   part count as fewer. */
+static uint32_t occupied_sms(uint32_t sms, uint64_t blocks, unsigned block_threads) {
+    uint64_t full = gpu_profile()->warps, warps = blocks * ((block_threads + 31) / 32);
+    uint64_t occupied = full > 0 && warps < blocks * full ? (warps + full - 1) / full : blocks;
+    return occupied < sms ? (uint32_t)occupied : sms;
+}
+
 struct gpu_work kernel_work(const struct device *device, const char *name, uint64_t blocks, unsigned block_threads,
                             void *const *parameters, void *const *extra) {
     uint32_t sms = device->identity->multiprocessors;
-    struct gpu_work work = {.sms = blocks < sms ? (uint32_t)blocks : sms};
+    struct gpu_work work = {.sms = occupied_sms(sms, blocks, block_threads)};
     uint64_t number, ranks;
     if (strstr(name, "aliquot_busy") != NULL && read_parameter(parameters, extra, 0, &work.ns)) {
         return work;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SWITCH_US = 5, MAX_CONNECTIONS = 32 };
+enum { SWITCH_US = 5, MAX_CONNECTIONS = 32, MAX_WARPS = 64 };
 
 static struct gpu_profile profile;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* not pthread_once(), which needs glibc 2.34 */
@@ -16,9 +16,9 @@ static const struct {
     const char *name, *items;
 } named_profiles[] = {
     {"kind", ""},
-    {"hopper", "connections=8,switch=50,drift=20,late=5-10,lazy=5-20,pages=2,code=16,context=500"},
-    {"nastiest",
-     "connections=8,events=own,switch=150,drift=200,late=5-20,lazy=5-100,pages=2,code=64,context=500,import=same"},
+    {"hopper", "connections=8,switch=50,drift=20,late=5-10,lazy=5-20,pages=2,code=16,context=500,warps=16"},
+    {"nastiest", "connections=8,events=own,switch=150,drift=200,late=5-20,lazy=5-100,pages=2,code=64,context=500,"
+                 "import=same,warps=16"},
 };
 
 static void apply_items(const char *items);
@@ -48,6 +48,8 @@ static bool apply_item(const char *item) {
         profile.code_bytes = (uint64_t)a << 10;
     } else if (sscanf(item, "context=%lf", &a) == 1 && a >= 0 && a <= 1e6) {
         profile.context_bytes = (uint64_t)a << 20;
+    } else if (sscanf(item, "warps=%lf", &a) == 1 && a >= 0 && a <= MAX_WARPS) {
+        profile.warps = (unsigned)a;
     } else if (strcmp(item, "import=same") == 0) {
         profile.own_import_is_same = true;
     } else if (sscanf(item, "lazy=%lf-%lf", &a, &b) == 2 && a >= 0 && a <= b && b <= 1000) {

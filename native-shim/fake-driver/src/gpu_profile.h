@@ -11,15 +11,18 @@
  *     pages=MIB       device memory is taken in pages of this size; allocations below it share pages
  *     code=KIB        GPU memory that each kernel of a loaded module takes
  *     context=MIB     what a process's contexts take, unless the GPU's file says more
+ *     warps=N         warps that keep a multiprocessor busy (1 to 64): kernels with fewer overlap (gpu_time.h)
  *     import=same     cuMemImportFromShareableHandle returns the handle of an own allocation, if it is one
  *
  *     kind      nothing of the above: each stream has its own queue, a switch costs 5 us
- *     hopper    connections=8,switch=50,drift=20,late=5-10,lazy=5-20,pages=2,code=16,context=500
+ *     hopper    connections=8,switch=50,drift=20,late=5-10,lazy=5-20,pages=2,code=16,context=500,
+ *               warps=16
  *     nastiest  connections=8,events=own,switch=150,drift=200,late=5-20,lazy=5-100,pages=2,code=64,
- *               context=500,import=same
+ *               context=500,import=same,warps=16
  *
- * All figures are a model: none was measured. CUDA_DEVICE_MAX_CONNECTIONS sets the number of queues, too, and overrides
- * the profile.
+ * All figures are a model: none was measured. 16 warps hide the latency of dependent instructions: 4 schedulers, and 4
+ * cycles between two of them (CUDA C++ Programming Guide, "Multiprocessor Level", compute capability 5.0 to 9.0).
+ * CUDA_DEVICE_MAX_CONNECTIONS sets the number of queues, too, and overrides the profile.
  */
 #ifndef ALIQUOT_FAKE_GPU_PROFILE_H
 #define ALIQUOT_FAKE_GPU_PROFILE_H
@@ -38,6 +41,7 @@ struct gpu_profile {
     uint64_t code_bytes; /* of a kernel */
     uint64_t context_bytes;
     bool own_import_is_same;
+    unsigned warps; /* 0: a block fills a multiprocessor */
 };
 
 /* The profile of this process. The environment is read at the first call. Unknown items are ignored. */

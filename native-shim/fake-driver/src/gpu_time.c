@@ -14,7 +14,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { JITTER_PERCENT = 3 };
+enum {
+    JITTER_PERCENT = 3,
+    RESIDENT_WARPS = 64, /* on a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications") */
+};
 
 #define NEVER UINT64_MAX
 #define SECOND UINT64_C(1000000000)
@@ -134,6 +137,9 @@ static void complete_head(struct gpu_schedule *schedule, int slot, unsigned inde
     struct gpu_queue *queue = &process->queues[index];
     struct gpu_entry *entry = entry_of(schedule, slot, queue->head);
     uint64_t next = queue->head != queue->last ? entry->next : 0;
+    if (entry->sms != 0 && atomic_load(&entry->done) == 0) {
+        process->work_ns += atomic_load(&entry->ns) * entry->sms;
+    }
     atomic_store(&entry->done, when);
     if (next <= queue->head || next > process->seen) {
         queue->head = 0;
@@ -313,6 +319,8 @@ static int next_process(struct simulation *sim, int after) {
 static void start_ready_work(struct simulation *sim, int slot) {
     struct gpu_process_schedule *process = &sim->schedule->processes[slot];
     uint32_t all = sim->gpu->identity.multiprocessors, used = 0;
+    uint32_t warps = gpu_profile()->warps, most = warps == 0 ? all : all * RESIDENT_WARPS / warps;
+    double unused = 1; /* part of the instruction slots */
     unsigned engines = 0;
     bool waiting_for_sms = false; /* a kernel waits for multiprocessors: no other kernel may overtake it */
     for (uint64_t remaining = process->busy; remaining != 0; remaining &= remaining - 1) {
@@ -322,6 +330,7 @@ static void start_ready_work(struct simulation *sim, int slot) {
         }
         const struct gpu_entry *entry = entry_of(sim->schedule, slot, queue->head);
         used += entry->sms;
+        unused *= 1 - (double)entry->sms / all;
         engines |= entry->flags;
     }
     engines &= GPU_WORK_COPIES_IN | GPU_WORK_COPIES_OUT;
@@ -351,11 +360,15 @@ static void start_ready_work(struct simulation *sim, int slot) {
             complete_head(sim->schedule, slot, (unsigned)chosen_index, sim->turn.clock);
             continue;
         }
-        if (sms != 0 && used + sms > all) {
+        if (sms != 0 && used + sms > most) {
             waiting_for_sms = true;
             continue;
         }
         used += sms;
+        unused *= 1 - (double)sms / all;
+        if (sms != 0 && most > all) {
+            ns = (uint64_t)((double)ns * used / all / (1 - unused));
+        }
         engines |= chosen->flags & (GPU_WORK_COPIES_IN | GPU_WORK_COPIES_OUT);
         bool collective = (chosen->flags & GPU_WORK_COLLECTIVE) != 0;
         if (collective) {
@@ -903,7 +916,7 @@ void gpu_time_attach(gpu_file *gpu, int slot) {
                  submitter->tail); /* numbering continues, so that an old number never refers to new work */
     discard_work(gpu->schedule, slot);
     memset(process->usage, 0, sizeof process->usage);
-    process->busy_ns = 0;
+    process->busy_ns = process->work_ns = 0;
     memset(submitter->totals, 0, sizeof submitter->totals);
     submitter->random = initial_random(slot);
     submitter->latency = initial_latency();
@@ -955,6 +968,14 @@ size_t gpu_usage_history(gpu_file *gpu, int slot, struct gpu_usage *history, siz
 uint64_t gpu_collective_start(const gpu_file *gpu, uint64_t name) {
     uint64_t start = collective_start(gpu, name);
     return start != NEVER ? start : 0;
+}
+
+uint64_t gpu_work_ns(gpu_file *gpu, int slot) {
+    struct simulation sim;
+    begin_simulation(gpu, &sim);
+    uint64_t work = gpu->schedule->processes[slot].work_ns / gpu->identity.multiprocessors;
+    end_simulation(gpu);
+    return work;
 }
 
 uint64_t gpu_busy_ns(gpu_file *gpu, int slot) {

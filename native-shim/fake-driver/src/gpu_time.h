@@ -14,6 +14,9 @@
  *   `after` and GPU_WORK_BARRIER. Work starts in order of priority, then age, when its process has the turn, its queue
  *   and its dependencies allow it, and enough multiprocessors are free. While a work item waits for multiprocessors,
  *   only work that needs none may overtake it.
+ * - Where the profile says how many warps keep a multiprocessor busy, kernels of one process also overlap on the same
+ *   multiprocessors, up to RESIDENT_WARPS on each. Each uses its part p of the instruction slots at random, so together
+ *   they use 1 - (1 - p1) (1 - p2) ..., and a kernel that starts beside others takes longer in proportion.
  * - Work that occupies multiprocessors takes its time plus or minus JITTER_PERCENT, from a generator that
  *   ALIQUOT_FAKE_SEED seeds (a number; 0: no jitter).
  * - A kernel of a collective waits on the GPU for its peers' kernels on other GPUs, as NCCL's kernels do: it keeps its
@@ -137,5 +140,11 @@ uint64_t gpu_collective_start(const gpu_file *gpu, uint64_t name);
  * GPU since its file was made for slot -1. The sum over all processes that the GPU ever had is that of the GPU.
  */
 uint64_t gpu_busy_ns(gpu_file *gpu, int slot);
+
+/*
+ * Advances the simulation and returns the work that the process in `slot` has completed: the durations of its kernels,
+ * each times the part of the GPU's multiprocessors that it occupied.
+ */
+uint64_t gpu_work_ns(gpu_file *gpu, int slot);
 
 #endif

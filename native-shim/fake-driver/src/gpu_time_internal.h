@@ -39,7 +39,8 @@ struct gpu_process_schedule {
     uint64_t busy;             /* bit set: that queue is not empty */
     uint64_t service;          /* ns of GPU time that the process has had; during its turn see struct gpu_turn */
     uint64_t busy_ns;          /* with a kernel running, since the process took the slot */
-    uint64_t unused[2];
+    uint64_t work_ns;          /* of its kernels that have completed, times the multiprocessors that they occupied */
+    uint64_t unused;
     struct gpu_queue queues[GPU_QUEUES];
     struct gpu_usage usage[GPU_USAGE_PERIODS];
 };

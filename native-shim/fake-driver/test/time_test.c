@@ -77,6 +77,21 @@ static void queues_overlap_while_multiprocessors_are_free(void) {
     NEAR(3 * MS, completion_time(gpu, &wide) - start, 3);
 }
 
+/* Four of these fill a multiprocessor's instruction slots to 1 - 0.75^4. */
+static void on_a_profile_kernels_of_few_warps_overlap_on_the_same_multiprocessors(void) {
+    setenv("ALIQUOT_FAKE_PROFILE", "warps=16", 1);
+    gpu_file *gpu = attach_to_gpu();
+    struct gpu_completion begin, quarter[4];
+    submit(gpu, 1, 0, 0, &begin);
+    for (unsigned i = 0; i < 4; i++) {
+        submit(gpu, 1 + i, 2 * MS, SMS / 4, &quarter[i]);
+    }
+    uint64_t start = completion_time(gpu, &begin);
+    NEAR(2 * MS, completion_time(gpu, &quarter[0]) - start, 3);
+    NEAR((uint64_t)(2 * MS / (1 - 0.75 * 0.75 * 0.75 * 0.75)), completion_time(gpu, &quarter[3]) - start, 3);
+    NEAR(2 * MS, gpu_work_ns(gpu, 0), 1);
+}
+
 static void work_waits_for_its_dependencies(void) {
     gpu_file *gpu = attach_to_gpu();
     struct gpu_completion last;
@@ -322,6 +337,7 @@ int main(int count, char **arguments) {
     static const struct test tests[] = {
         TEST(work_takes_its_duration),
         TEST(queues_overlap_while_multiprocessors_are_free),
+        TEST(on_a_profile_kernels_of_few_warps_overlap_on_the_same_multiprocessors),
         TEST(work_waits_for_its_dependencies),
         TEST(a_gate_blocks_its_queue_until_it_is_opened),
         TEST(two_processes_take_turns_and_measure_each_others_turns),

@@ -42,7 +42,7 @@
 /* The number of the word turn: which part of each round is the container's turn. A round begins at each multiple of
    ALIQUOT_ROUND_NS of CLOCK_MONOTONIC; from (0 to 511) and length (0 to 512) are in units of 1/512 of it, and a turn
    may reach into the next round. With ALIQUOT_TURN_WAITS the container launches in its turn alone, and no more than
-   ends with it; else the word has no effect. */
+   ends with it, or in bursts if its turn is the whole round; else the word has no effect. */
 #define ALIQUOT_ROUND_NS INT64_C(80000000)
 #define ALIQUOT_ROUND_UNITS 512
 #define ALIQUOT_TURN_WAITS (UINT32_C(1) << 19)

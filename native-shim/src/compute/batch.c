@@ -41,6 +41,10 @@ struct thread_batches {
     int device;
     uint64_t uncounted;
     struct open_batch open[OPEN_BATCHES_PER_THREAD];
+    struct {
+        const struct aliquot_batch *batch;
+        uint64_t word;
+    } closed[2]; /* the last one, and the one before */
 };
 
 static __thread struct thread_batches this_thread __attribute__((tls_model("initial-exec")));
@@ -227,7 +231,11 @@ static __attribute__((noinline)) void close_batch(struct open_batch *open, bool 
     }
     batch->launched = aliquot_compute_add_unfinished(meter->device, (int64_t)batch->work.charged);
     atomic_fetch_add(&meter->pending_batches, 1);
-    atomic_store(&batch->word, ALIQUOT_WORD_WITH_STATE(word, BATCH_PENDING));
+    word = ALIQUOT_WORD_WITH_STATE(word, BATCH_PENDING);
+    this_thread.closed[1] = this_thread.closed[0];
+    this_thread.closed[0].batch = batch;
+    this_thread.closed[0].word = word;
+    atomic_store(&batch->word, word);
     aliquot_helper_start();
 }
 
@@ -264,6 +272,15 @@ void aliquot_batch_pause(void) {
             close_batch(&thread->open[i], false);
         }
     }
+}
+
+bool aliquot_batch_two_are_unfinished(void) {
+    bool both = true;
+    for (int i = 0; i < 2; i++) {
+        const struct aliquot_batch *batch = this_thread.closed[i].batch;
+        both &= batch != NULL && atomic_load(&batch->word) == this_thread.closed[i].word;
+    }
+    return both;
 }
 
 void aliquot_batch_end_own(CUstream stream) {

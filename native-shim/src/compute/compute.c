@@ -236,6 +236,11 @@ bool aliquot_compute_waits_for_turn(int number) {
     return waits_for_turn(&terms);
 }
 
+bool aliquot_compute_launches_in_bursts(int number) {
+    const struct terms terms = terms_of(number, aliquot_os_clock());
+    return terms.takes_turns && terms.turn_left == INT64_MAX && terms.borrowed == 0;
+}
+
 bool aliquot_compute_has_little_in_flight(int number) {
     const struct terms terms = terms_of(number, aliquot_os_clock_coarse());
     return terms.takes_turns || terms.borrowed > 0;

@@ -73,6 +73,10 @@ bool aliquot_compute_try_charge(int device, uint64_t cost, int64_t debt, int64_t
 /* Whether the container must not launch now, because its turn is later. */
 bool aliquot_compute_waits_for_turn(int device);
 
+/* Whether a launch that is throttled waits until all before it has been earned, because the container keeps work queued
+   and need not wait for a turn: its kernels then overlap as without a limit. */
+bool aliquot_compute_launches_in_bursts(int device);
+
 /* Whether the container takes turns or may borrow, so that it has little work in flight. */
 bool aliquot_compute_has_little_in_flight(int device);
 

@@ -118,7 +118,10 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
     aliquot_batch_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
     bool owes;
-    if (unfinished && !thread_advance.has_waited) {
+    if (hold.debt == 0 && aliquot_compute_launches_in_bursts(launch->device)) {
+        hold.debt = -ALIQUOT_GCRA_BURST_NS;
+    }
+    if (unfinished && (!thread_advance.has_waited || aliquot_batch_two_are_unfinished())) {
         aliquot_compute_record_queued(launch->device);
     }
     while (!(owes = (now - start >= ALIQUOT_GCRA_WAIT_MAX_NS && !aliquot_compute_waits_for_turn(launch->device)) ||

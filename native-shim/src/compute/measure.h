@@ -74,6 +74,9 @@ void aliquot_batch_launched(const struct aliquot_launch *launch, bool succeeded)
 /* Ends the thread's batches before it sleeps or waits, so that they do not include that time. */
 void aliquot_batch_pause(void);
 
+/* Whether the last two batches of this thread that have ended are unfinished, so that it keeps work queued. */
+bool aliquot_batch_two_are_unfinished(void);
+
 /* Ends the thread's batch on a stream, which gets work of another kind. */
 void aliquot_batch_end_own(CUstream stream);
 

@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_TENANTS = 8, MAX_PROCESSES = 4, SERIES_NS = 20000000 };
+enum { MAX_TENANTS = 9, MAX_PROCESSES = 4, SERIES_NS = 20000000 };
 
 static const char help[] =
     "usage: duty [OPTIONS]\n"
@@ -44,7 +44,7 @@ static const char help[] =
     "                     poisson=P/N: requests of N kernels (default 1) at random times that need P percent of\n"
     "                     the GPU\n"
     "                     burst: 200 ms busy, 300 ms idle; burst=BUSY/IDLE in ms\n"
-    "                     streams=N: launches on N streams in turn\n"
+    "                     streams=N: launches on N streams in turn; streams=N/M: with at most M in flight\n"
     "                     copies=KIB: a copy from the host after each kernel\n"
     "                     functions=N: launches N functions in turn\n"
     "                     a comma-separated list: one pattern per tenant\n"
@@ -67,6 +67,7 @@ static const char help[] =
     "                     limits add up to more than 100)\n"
     "  --total P          smallest sum of all shares in percent\n"
     "  --shown P          smallest utilization that the shim may show at any time, in percent of the tenant's limit\n"
+    "  --work P           smallest work of the first tenant, in percent of what the GPU can do\n"
     "  --p99 MS           largest 99th percentile of the times that the work of the first tenant takes\n"
     "  --accounting P     largest difference between the shim's and the GPU's accounting in percentage points\n"
     "  --seed N           seed of the kernels' jitter and of the mixes (default 1)\n"
@@ -94,7 +95,7 @@ struct plan {
         int processes;
     } tenants[MAX_TENANTS];
     int count, seed, latency;
-    double seconds, warm_up, tolerance, total, shown, accounting, p99;
+    double seconds, warm_up, tolerance, total, shown, accounting, p99, work;
     bool arbiter;
     const char *profile, *series, *floor;
     struct fault fault;
@@ -105,7 +106,7 @@ struct figures {
     double used; /* percent of the GPU */
     struct {
         pid_t pids[MAX_PROCESSES];
-        double used;                            /* percent of the GPU */
+        double used, work;                      /* percent of the GPU: of its time, and of what it can do */
         double accounted, min_shown, max_shown; /* the same by the shim's accounting */
         struct tenant_latencies latencies;      /* of its work */
     } tenants[MAX_TENANTS];
@@ -178,15 +179,18 @@ static void *map_region(const char *folder, int tenant, int flags) {
     return region;
 }
 
-/* How long a kernel of each tenant has run, in ns; of the GPU at index 0. */
-static void read_busy(gpu_file *gpu, const struct figures *figures, double busy[MAX_TENANTS + 1]) {
+/* How long a kernel of each tenant has run, in ns; of the GPU at index 0. And the work that each has done. */
+static void read_busy(gpu_file *gpu, const struct figures *figures, double busy[MAX_TENANTS + 1],
+                      double work[MAX_TENANTS]) {
     static int slots[MAX_TENANTS][MAX_PROCESSES]; /* plus 1; 0: not found yet */
     memset(busy, 0, (MAX_TENANTS + 1) * sizeof busy[0]);
+    memset(work, 0, MAX_TENANTS * sizeof work[0]);
     busy[0] = (double)gpu_busy_ns(gpu, -1);
     for (int i = 0; i < MAX_TENANTS; i++) {
         for (int j = 0; j < MAX_PROCESSES && figures->tenants[i].pids[j] != 0; j++) {
             slots[i][j] = slots[i][j] > 0 ? slots[i][j] : setup_slot_of(gpu, figures->tenants[i].pids[j]) + 1;
             busy[i + 1] += slots[i][j] == 0 ? 0 : (double)gpu_busy_ns(gpu, slots[i][j] - 1);
+            work[i] += slots[i][j] == 0 ? 0 : (double)gpu_work_ns(gpu, slots[i][j] - 1);
         }
     }
 }
@@ -213,10 +217,11 @@ static void measure(const struct plan *plan, struct figures *figures, const char
     uint64_t end = start + (uint64_t)(plan->seconds * 1e9), measured_from = 0, last = begin;
     const struct aliquot_region *regions[MAX_TENANTS];
     double counted[MAX_TENANTS], busy[MAX_TENANTS + 1], first[MAX_TENANTS + 1] = {0}, before[MAX_TENANTS + 1] = {0};
+    double work[MAX_TENANTS], first_work[MAX_TENANTS] = {0};
     for (uint64_t time = series != NULL ? begin : start;; time += series != NULL ? SERIES_NS : GPU_USAGE_PERIOD_NS) {
         gpu_sleep_until(time);
         uint64_t now = gpu_now();
-        read_busy(gpu, figures, busy);
+        read_busy(gpu, figures, busy, work);
         if (series != NULL) {
             write_series(series, (double)(now - begin), (double)(now - last), tenants, busy, before);
         }
@@ -234,6 +239,7 @@ static void measure(const struct plan *plan, struct figures *figures, const char
         if (time >= start && measured_from == 0) {
             measured_from = now;
             memcpy(first, busy, sizeof first);
+            memcpy(first_work, work, sizeof first_work);
         }
         if (time >= end) {
             break;
@@ -243,6 +249,7 @@ static void measure(const struct plan *plan, struct figures *figures, const char
     figures->used = 100 * (busy[0] - first[0]) / elapsed;
     for (int i = 0; i < tenants; i++) {
         figures->tenants[i].used = 100 * (busy[i + 1] - first[i + 1]) / elapsed;
+        figures->tenants[i].work = 100 * (work[i] - first_work[i]) / elapsed;
         figures->tenants[i].accounted = 100 * (gpu_time_of(regions[i]) - counted[i]) / elapsed;
     }
     if (series != NULL) {
@@ -505,6 +512,7 @@ static struct plan parse(char **arguments) {
                                            {"expect", .text = &expect},
                                            {"total", .number = &plan.total, .max = 100},
                                            {"shown", .number = &plan.shown, .max = 100},
+                                           {"work", .number = &plan.work, .max = 100},
                                            {"p99", .number = &plan.p99, .max = 1e6},
                                            {"accounting", .number = &plan.accounting, .max = 100},
                                            {"seed", .integer = &plan.seed, .max = 1e6},
@@ -554,6 +562,7 @@ int main(int count, char **arguments) {
         printf("tenant %d: limit %3.0f %s, %s, %s: %5.1f %% of the GPU", i, tenant->limit, tenant->policy,
                tenant->shape, tenant->pattern, used);
         printf(tenant->expected < 0 ? "" : " (%+.1f)", error);
+        printf("; work %.1f %%", figures->tenants[i].work);
         if (tenant->limit > 0) {
             double scale = 100 / tenant->limit, shown = figures->tenants[i].min_shown * scale;
             printf("; shim counts %.1f %%, shows utilization %.0f to %.0f %%", accounted, shown,
@@ -568,6 +577,7 @@ int main(int count, char **arguments) {
     }
     printf("total: %.1f %%; worst error %.1f points\n", figures->used, worst);
     bool good = (plan.tolerance < 0 || worst <= plan.tolerance) && figures->used >= plan.total &&
-                min_shown >= plan.shown && accounting_error <= plan.accounting && p99 <= plan.p99;
+                min_shown >= plan.shown && figures->tenants[0].work >= plan.work &&
+                accounting_error <= plan.accounting && p99 <= plan.p99;
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

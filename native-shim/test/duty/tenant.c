@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DURATIONS = 16, MAX_STREAMS = 16, MAX_FUNCTIONS = 64, BLOCKS = 108, GRAPH_KERNELS = 20 };
+enum { MAX_DURATIONS = 16, MAX_STREAMS = 16, MAX_IN_FLIGHT = 256, MAX_FUNCTIONS = 64 };
+enum { BLOCKS = 108, THREADS = 128, GRAPH_KERNELS = 20 };
 
 struct work {
     uint64_t durations[MAX_DURATIONS];
@@ -18,6 +19,7 @@ struct work {
     CUgraphExec graph;
     bool synchronizes;
     int streams, functions;
+    int in_flight;     /* launches, at most; 0: any number */
     size_t copied;     /* bytes from the host after each kernel */
     double busy, idle; /* seconds of a burst and of the pause after it; idle 0: no pauses */
     double think;      /* ms of computing on the CPU after each kernel that it has waited for */
@@ -88,7 +90,8 @@ static void parse_pattern(struct work *work, const char *pattern) {
         if (work->functions < 1 || work->functions > MAX_FUNCTIONS) {
             setup_fail("invalid pattern: %s", pattern);
         }
-    } else if (sscanf(pattern, "streams=%d", &work->streams) != 1 || work->streams < 1 || work->streams > MAX_STREAMS) {
+    } else if (sscanf(pattern, "streams=%d/%d", &work->streams, &work->in_flight) < 1 || work->streams < 1 ||
+               work->streams > MAX_STREAMS || work->in_flight > MAX_IN_FLIGHT) {
         setup_fail("invalid pattern: %s", pattern);
     }
 }
@@ -96,7 +99,7 @@ static void parse_pattern(struct work *work, const char *pattern) {
 static void launch(CUfunction function, unsigned blocks, CUstream stream, uint64_t *nanoseconds) {
     void *parameters[] = {nanoseconds};
     MUST(CALL(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-              CUstream, void **, void **)(function, blocks, 1, 1, 256, 1, 1, 0, stream, parameters, NULL));
+              CUstream, void **, void **)(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters, NULL));
 }
 
 static void wait_for(CUstream stream) {
@@ -167,6 +170,10 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned seed,
     }
     unsigned random = seed;
     uint64_t start = gpu_now(), begun = start, arrival = start;
+    CUevent events[MAX_IN_FLIGHT];
+    for (int i = 0; i < work.in_flight; i++) {
+        MUST(CALL(cuEventCreate, CUevent *, unsigned)(&events[i], 2)); /* CU_EVENT_DISABLE_TIMING */
+    }
     for (unsigned i = 0;; i++) {
         CUstream stream = streams[i % (unsigned)work.streams];
         bool ends = (i + 1) % (unsigned)work.kernels == 0;
@@ -185,6 +192,11 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned seed,
             int which = work.count > 1 ? rand_r(&random) % work.count : 0;
             unsigned blocks = BLOCKS << (work.same_grid ? 0 : which);
             launch(functions[i % (unsigned)work.functions], blocks, stream, &work.durations[which]);
+        }
+        if (work.in_flight > 0) {
+            unsigned next = (i + 1) % (unsigned)work.in_flight;
+            MUST(CALL(cuEventRecord, CUevent, CUstream)(events[i % (unsigned)work.in_flight], stream));
+            MUST(CALL(cuEventSynchronize, CUevent)(events[next]));
         }
         if (work.copied > 0) {
             MUST(CALL(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *, size_t, CUstream)(target, source, work.copied,
