@@ -79,7 +79,7 @@ def listed(name):
 def profiles():
     kit = (HERE / "../../../docs/figures").glob("measured-*.json")
     measured = [re.search(r'^ "profile": "(.*)",$', path.read_text(), re.M).group(1) for path in sorted(kit)]
-    return listed("of profiles") + [f"{profile},warps=16" for profile in measured]  # the kit does not ask for that yet
+    return listed("of profiles") + [profile + ("" if "warps=" in profile else ",warps=16") for profile in measured]
 
 
 class Duty:
