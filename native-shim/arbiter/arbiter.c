@@ -188,10 +188,10 @@ static bool takes_turns(const struct arbiter_container *container) {
 static void give_turns(struct arbiter_container *containers, size_t count) {
     double all = 0, at = 0;
     unsigned taking = 0, queueing = 0;
-    bool limited = true, high = false;
+    bool possible = true, high = false;
     for (size_t i = 0; i < count; i++) {
         const struct arbiter_container *container = &containers[i];
-        limited &= arbiter_is_limited(container);
+        possible &= arbiter_is_limited(container) && !(container->keeps_queued && container->long_launches);
         high |= container->priority == ARBITER_HIGH;
         if (takes_turns(container)) {
             taking++;
@@ -199,11 +199,11 @@ static void give_turns(struct arbiter_container *containers, size_t count) {
             all += container->own + container->fair;
         }
     }
-    bool turns = limited && taking > 1 && queueing > 0 && all > 0;
+    bool turns = possible && taking > 1 && queueing > 0 && all > 0;
     for (size_t i = 0; i < count; i++) {
         struct arbiter_container *container = &containers[i];
         bool takes = turns && takes_turns(container);
-        bool bursts = limited && takes_turns(container) && container->keeps_queued;
+        bool bursts = possible && takes_turns(container) && container->keeps_queued;
         container->waits = takes || bursts || (high && container->priority == ARBITER_LOW);
         container->turn_begins = takes ? at : 0;
         container->turn = takes ? (container->own + container->fair) / all : 1;

@@ -27,8 +27,9 @@
  * - One that always has work and yet gets less than its cores falls short, such as a program that waits for each kernel
  *   beside one that does not: it takes turns, too.
  * - There are turns if two containers take them, of which one keeps work queued, and all containers of the GPU have
- *   limits. A container with launches of more than 5 ms takes none, since its turn would not end when it should; nor
- *   does one that works on several GPUs, since its kernels may wait for each other.
+ *   limits. A container with launches of more than 5 ms takes none, since its turn would not end when it should; while
+ *   it keeps work queued no one does, since it would take from the turn that is then. One that works on several GPUs
+ *   takes none, since its kernels may wait for each other.
  *
  * A container of low priority gives way whenever one of high priority has work on the GPU; the caller looks every
  * millisecond. Its turn has no length then, unless it used less than its floor in the last

@@ -311,7 +311,13 @@ TEST(there_are_no_turns_beside_a_container_without_a_limit_or_for_one_on_several
     three[0].long_launches = true;
     arbiter_divide(three, 2);
     CHECK(!takes_turns(&three[0]) && !takes_turns(&three[1]), "its turn would not end");
+    three[2].policy = ALIQUOT_POLICY_FIXED;
+    queue(&three[2], 0.3);
+    divide_for(three, 3, 1.1);
+    CHECK(!takes_turns(&three[1]) && !takes_turns(&three[2]), "it would take from the turns of others");
     three[0].long_launches = false;
+    arbiter_divide(three, 3);
+    CHECK(takes_turns(&three[1]) && takes_turns(&three[2]), "then they do");
     three[0].priority = ARBITER_HIGH;
     arbiter_divide(three, 2);
     CHECK(!takes_turns(&three[0]) && !takes_turns(&three[1]), "high priority launches at once");
