@@ -187,12 +187,13 @@ static bool takes_turns(const struct arbiter_container *container) {
 
 static void give_turns(struct arbiter_container *containers, size_t count) {
     double all = 0, at = 0;
-    unsigned taking = 0, queueing = 0;
+    unsigned active = 0, taking = 0, queueing = 0;
     bool possible = true, high = false;
     for (size_t i = 0; i < count; i++) {
         const struct arbiter_container *container = &containers[i];
         possible &= arbiter_is_limited(container) && !(container->keeps_queued && container->long_launches);
         high |= container->priority == ARBITER_HIGH;
+        active += container->active;
         if (takes_turns(container)) {
             taking++;
             queueing += container->keeps_queued;
@@ -203,7 +204,7 @@ static void give_turns(struct arbiter_container *containers, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct arbiter_container *container = &containers[i];
         bool takes = turns && takes_turns(container);
-        bool bursts = possible && takes_turns(container) && container->keeps_queued;
+        bool bursts = possible && takes_turns(container) && active == 1;
         container->waits = takes || bursts || (high && container->priority == ARBITER_LOW);
         container->turn_begins = takes ? at : 0;
         container->turn = takes ? (container->own + container->fair) / all : 1;
