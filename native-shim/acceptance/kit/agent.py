@@ -1,6 +1,7 @@
 """The node agent without Kubernetes: its process, the kubelet, API server and scheduler that it talks to, and the folders
 of a host that it reads."""
 import contextlib
+import filecmp
 import hashlib
 import itertools
 import json
@@ -178,8 +179,8 @@ class Agent:
 
 
 class PodContainer(Container):
-    """A container whose region, agent's file and shim are those of the agent's answer to Allocate. The agent finds its
-    processes by what a kubelet and a container runtime leave on a host: cgroups, links to logs and mounts."""
+    """A container whose region and agent's file are those of the agent's answer to Allocate. The agent finds its processes
+    by what a kubelet and a container runtime leave on a host: cgroups, links to logs and mounts."""
 
     def __init__(self, agent, cores=0, policy="fixed", priority="normal", context=0):
         super().__init__(agent.kit, cores, policy, context, priority=priority, arbiter=False)
@@ -191,9 +192,10 @@ class PodContainer(Container):
         agent = self.agent
         self.mounts = agent.ask("allocate", pod=self.pod, slot=next(agent.slots))["mounts"]
         self.region = self.mounts["/usr/local/aliquot/region"]
-        self.environment.update(
-            LD_PRELOAD=next(host for host in self.mounts.values() if host.endswith("/libaliquot.so")),
-            ALIQUOT_REGION=self.region, ALIQUOT_AGENT=self.mounts["/usr/local/aliquot/agent"])
+        # The same library is preloaded from the kit's folder: /dev/shm may be mounted noexec.
+        [library] = [host for host in self.mounts.values() if host.endswith("/libaliquot.so")]
+        expect(filecmp.cmp(library, agent.kit.shim, shallow=False), f"{library} is not the tested library")
+        self.environment.update(ALIQUOT_REGION=self.region, ALIQUOT_AGENT=self.mounts["/usr/local/aliquot/agent"])
         os.makedirs(os.path.join(agent.folder, "cgroups", self.cgroup))
         os.symlink(f"/var/log/pods/{NAMESPACE}_{self.pod}_{self.uid}/main/0.log",
                    os.path.join(agent.folder, "logs", f"{self.pod}_{NAMESPACE}_main-{self.id}.log"))
