@@ -52,7 +52,7 @@ public final class StandIns implements AutoCloseable {
     private final HttpClient scheduler;
     private final URI report;
 
-    private StandIns(Path kubeletRoot, String node, int reportPort) throws IOException, GeneralSecurityException {
+    StandIns(Path kubeletRoot, String node, int reportPort) throws IOException, GeneralSecurityException {
         kubelet = new TestKubelet(kubeletRoot.resolve("device-plugins"));
         podResources = new TestPodResources(kubeletRoot.resolve("pod-resources"));
         apiServer = new OneNodeApiServer(node);
@@ -66,6 +66,11 @@ public final class StandIns implements AutoCloseable {
         report = URI.create("https://127.0.0.1:" + reportPort + UsageReport.PATH + "?" + UsageReport.WITH_PODS);
     }
 
+    /** The port of the API server. */
+    int apiServer() {
+        return apiServer.port();
+    }
+
     /**
      * Prints the port of the API server, and then the answers, until the input ends.
      *
@@ -76,7 +81,7 @@ public final class StandIns implements AutoCloseable {
         AgentLog.open();
         try (var standIns = new StandIns(Path.of(args[0]), args[1], Integer.parseInt(args[2]));
                 var requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
-            System.out.println(JsonFields.JSON.createObjectNode().put("apiServer", standIns.apiServer.port()));
+            System.out.println(JsonFields.JSON.createObjectNode().put("apiServer", standIns.apiServer()));
             for (String line = requests.readLine(); line != null; line = requests.readLine()) {
                 System.out.println(standIns.answer(JsonFields.JSON.readTree(line)));
             }
@@ -84,7 +89,8 @@ public final class StandIns implements AutoCloseable {
         System.exit(0); // the HTTP client has threads
     }
 
-    private JsonNode answer(JsonNode request) throws InterruptedException {
+    /** Answers one request. */
+    JsonNode answer(JsonNode request) throws InterruptedException {
         ObjectNode answer = JsonFields.JSON.createObjectNode();
         try {
             return switch (JsonFields.text(request, "do")) {
