@@ -1,5 +1,4 @@
-"""The node agent without Kubernetes: its process, the kubelet, API server and scheduler that it talks to, and the folders
-of a host that it reads."""
+"""The node agent without Kubernetes: its process, what it talks to, and the folders of a host that it reads."""
 import contextlib
 import filecmp
 import hashlib
@@ -123,7 +122,8 @@ class Agent:
         """Reads twice a second until the result is true, and returns it."""
         end = time.monotonic() + seconds
         while True:
-            expect(self.process.poll() is None, f"the agent has ended with {self.process.returncode}{self.end_of_log()}")
+            expect(self.process.poll() is None,
+                   f"the agent has ended with {self.process.returncode}{self.end_of_log()}")
             try:
                 found, reason = read(), ""
             except Fail as failure:
@@ -179,12 +179,13 @@ class Agent:
 
 
 class PodContainer(Container):
-    """A container whose region and agent's file are those of the agent's answer to Allocate. The agent finds its processes
-    by what a kubelet and a container runtime leave on a host: cgroups, links to logs and mounts."""
+    """A container whose region and agent's file are those of the agent's answer to Allocate. The agent finds its
+    processes by what a kubelet and a container runtime leave on a host: cgroups, links to logs and mounts."""
 
     def __init__(self, agent, cores=0, policy="fixed", priority="normal", context=0):
         super().__init__(agent.kit, cores, policy, context, priority=priority, arbiter=False)
-        self.agent, self.pod, self.uid, self.id = agent, f"pod-{agent.kit.slots}", str(uuid.uuid4()), os.urandom(32).hex()
+        self.agent, self.pod = agent, f"pod-{agent.kit.slots}"
+        self.uid, self.id = str(uuid.uuid4()), os.urandom(32).hex()
         self.limit_device = f"0:{100 + agent.kit.slots}"
         self.cgroup = os.path.join("kubepods", "besteffort", f"pod{self.uid}", self.id)
 

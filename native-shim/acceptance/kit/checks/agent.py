@@ -9,7 +9,7 @@ import time
 from kit import MIB
 from kit.agent import Agent, PodContainer
 from kit.checks.nvidia_smi import values_of
-from kit.report import Skip, expect
+from kit.report import Fail, Skip, expect
 from kit.shares import Shares, Tenant, has_busy_kernel
 
 SLACK = 4 * MIB  # between figures of NVML, the agent and the shim
@@ -44,29 +44,34 @@ def run(kit):
 
 
 def checks(kit, agent):
-    kit.check("agent", "the inventory agrees with nvidia-smi -q", inventory, kit, agent)
-    kit.check("agent", "labels are those of GPU feature discovery", labels, kit, agent)
-    kit.check("agent", "each GPU is healthy", healthy, kit, agent)
-    kit.check("agent", "an error makes a GPU unhealthy until it has recovered", error, kit, agent)
-    premise = "NVML lists the processes of this machine by their IDs here"
+    def check(name, function, *arguments):
+        def run():
+            try:
+                return function(kit, agent, *arguments)
+            except (KeyError, TypeError, OSError) as error:  # what the agent answers is not what a check reads
+                raise Fail(f"unexpected answer: {error!r}")
+
+        kit.check("agent", name, run)
+
+    check("the inventory agrees with nvidia-smi -q", inventory)
+    check("labels are those of GPU feature discovery", labels)
+    check("each GPU is healthy", healthy)
+    check("an error makes a GPU unhealthy until it has recovered", error)
     listed = []
-    kit.check("agent", premise, lists_processes, kit, listed)
+    check("NVML lists the processes of this machine by their IDs here", lists_processes, listed)
     if not listed:
         return
-    kit.check("agent", "what NVML shows of a container is charged or unattributed, and the limit holds with both", memory,
-              kit, agent)
-    kit.check("agent", "the size of contexts is measured, and NVML shows no more than the limit", context, kit, agent)
-    kit.check("agent", "a program outside of all containers is counted as such", outside, kit, agent)
-    kit.check("agent", "a program that bypasses the shim is found", bypass, kit, agent)
-    kit.check("agent", "an error of a program names its container, and the GPU stays healthy", error_of_program, kit, agent)
+    check("what NVML shows of a container is charged or unattributed, and the limit holds with both", memory)
+    check("the size of contexts is measured, and NVML shows no more than the limit", context)
+    check("a program outside of all containers is counted as such", outside)
+    check("a program that bypasses the shim is found", bypass)
+    check("an error of a program names its container, and the GPU stays healthy", error_of_program)
     if has_busy_kernel(kit, "agent"):
         measure = Shares(kit, lambda tenant: PodContainer(agent, tenant.share or 0, "none" if tenant.share is None else
                                                           tenant.policy, tenant.priority))
-        kit.check("agent", "tenants with 30 % and 70 % get their shares, by the arbiter that the agent starts", shares, kit,
-                  agent, measure)
-        kit.check("agent", "a container's GPU time is what NVML says", gpu_time, kit, agent, measure)
-        kit.check("agent", "programs and their limits outlive the agent, which finds them again", restart, kit, agent,
-                  measure)
+        check("tenants with 30 % and 70 % get their shares, by the agent's arbiter", shares, measure)
+        check("a container's GPU time is what NVML says", gpu_time, measure)
+        check("programs and their limits outlive the agent, which finds them again", restart, measure)
 
 
 def smi(kit):
@@ -190,7 +195,8 @@ def error(kit, agent):
     return f"{message}; healthy {time.monotonic() - start:.0f} s after its recovery"
 
 
-def lists_processes(kit, listed):
+def lists_processes(kit, agent, listed):
+    """Also notes in `listed` that they are."""
     process = kit.start([kit.program("memory"), "plain", "wait"])
     process.read_line()
     if kit.nvml.memory_of(process.pid) is None:
@@ -232,7 +238,8 @@ def memory(kit, agent):
         process.finish()
         expect(agent.use(container)["deniedAllocations"] > 0, "the agent reports no denied allocation")
     return (f"{use['chargedBytes'] // MIB} MiB charged and {use['unattributedBytes'] // MIB} MiB beyond that, NVML "
-            f"{nvml // MIB} MiB, after {seconds:.1f} s; then {full['obtained'] // MIB} MiB allocated, NVML {largest // MIB} of {kit.limit} MiB")
+            f"{nvml // MIB} MiB, after {seconds:.1f} s; then {full['obtained'] // MIB} MiB allocated, NVML "
+            f"{largest // MIB} of {kit.limit} MiB")
 
 
 def context(kit, agent):
@@ -288,7 +295,8 @@ def bypass(kit, agent):
         expect(others["obtained"] <= kit.limit * MIB - nvml + SLACK,
                f"another program of the container gets {others['obtained'] // MIB} MiB of {kit.limit} MiB, although "
                f"{nvml // MIB} MiB are used beside the shim")
-    return (f"reported after {seconds:.0f} s, with its {nvml // MIB} MiB, which other programs of the container do not get")
+    return (f"reported after {seconds:.0f} s, with its {nvml // MIB} MiB, which other programs of the container do not "
+            "get")
 
 
 def error_of_program(kit, agent):
@@ -353,7 +361,8 @@ def restart(kit, agent, measure):
         before = agent.inventory()
         agent.kill()
         refused = kit.start([kit.program("memory"), "plain"], second).read_line()
-        expect(refused["obtained"] == 0, f"without the agent, {refused['obtained']} bytes beyond the limit are allocated")
+        expect(refused["obtained"] == 0,
+               f"without the agent, {refused['obtained']} bytes beyond the limit are allocated")
         killed = time.monotonic()
         agent.start()
         agent.until("the agent reports both containers again",
@@ -373,8 +382,8 @@ def restart(kit, agent, measure):
         text.append(f"limit {limit} %: {during:.1f} % throughout, {after:.1f} % with the new agent")
         expect(during <= limit + tolerance and after <= limit + tolerance, f"{text[-1]}: more than the limit")
         expect(after >= limit * min(1, whole / 100) - tolerance, f"{text[-1]}: less than the limit")
-        still = max(len(list(run)) for work, run in itertools.groupby(output["tenths"]) if work == 0) / 10 \
-            if 0 in output["tenths"] else 0
+        pauses = [len(list(run)) / 10 for work, run in itertools.groupby(output["tenths"]) if work == 0]
+        still = max(pauses, default=0)
         expect(still < (3 if kit.fake else 1), f"the program of {limit} % stood still for {still:.1f} s")
     return (f"{'; '.join(text)}; reported again {found - killed:.1f} s after the start; nothing more was allocated "
             "meanwhile")
