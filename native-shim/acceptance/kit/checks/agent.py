@@ -206,7 +206,7 @@ def lists_processes(kit, agent, listed):
 
 
 def settled(agent, container, nvml):
-    """The container's use, once charged and unattributed bytes are what NVML shows of it, and after how many seconds."""
+    """The container's use, once charged and unattributed bytes are what NVML shows, and after how many seconds."""
     start = time.monotonic()
     use = agent.until(f"the agent reports the {nvml // MIB} MiB that NVML shows of the container",
                       lambda: next((use for use in [agent.use(container)] if use and
