@@ -260,6 +260,27 @@ build_aliquot() {
     aliquot_state > "$root/scheduler/target/aliquot-build"
 }
 
+# What the acceptance kit needs to run the node agent (docs/acceptance.md), in native-shim/build/agent-kit, from where the
+# kit's CMake target takes it: a Java runtime with the modules that agent and stand-ins use, both, and the hook.
+build_acceptance_agent() {
+    local agent=$root/native-shim/build/agent-kit
+    cd "$root"
+    cmake -S native-shim -B native-shim/build
+    cmake --build native-shim/build --parallel 2 --target aliquot-hook
+    env -u ALIQUOT_BUILT ./mvnw -q -B -ntp -DskipTests -Dspotless.check.skip -Pacceptance-kit package -pl device-plugin -am
+    rm -rf "$agent"
+    mkdir "$agent"
+    "$JAVA_HOME/bin/jlink" --output "$agent/java" --strip-java-debug-attributes --no-header-files --no-man-pages --compress zip-6 \
+        --add-modules java.base,java.logging,java.management,java.net.http,java.xml,jdk.crypto.ec,jdk.httpserver,jdk.unsupported
+    cp -r device-plugin/target/{lib,aliquot-device-plugin.jar,aliquot-device-plugin-tests.jar} device-plugin/java.options \
+        native-shim/build/hook/aliquot-hook "$agent"
+}
+
+build_acceptance_kit() {
+    build_acceptance_agent
+    cmake --build native-shim/build --parallel 2 --target acceptance-kit
+}
+
 # The parts of Aliquot that the benchmarks run
 build_scheduler() {
     cd "$root"

@@ -189,7 +189,10 @@ run_part() { # PART
     case $1 in
         java) maven -T 2 -pl api,testing,scheduler -Daliquot.histories=10000 -Daliquot.reviews=5000 -Dschemathesis.examples=20 ;;
         placement) maven -pl api,testing,scheduler,simulator -DskipITs -Dtest=RequiredModelsTest -Dsurefire.failIfNoSpecifiedTests=false ;;
-        native) ALIQUOT_KILL_ROUNDS=5000 maven -pl api,testing,native-shim,device-plugin ;;
+        native)
+            step acceptance-agent "Building the node agent of the acceptance kit (Maven)" contained build_acceptance_agent
+            ALIQUOT_KILL_ROUNDS=5000 maven -pl api,testing,native-shim,device-plugin
+            ;;
         lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!},!ShortPodsIT,!VirtualMachine*IT" ;;
         vm) run_vm ;;
         churn) maven_lab -Dtest=None -Dit.test=ShortPodsIT ;;

@@ -182,6 +182,19 @@ fails_in_full_without_limits)
     kit sharing --seconds 1 --warm-up 0.5 --tolerance 8 --match 'lent comes back|surplus' --shim "$build/test/libprobe.so"
     expect 0 PASS ""
     ;;
+runs_the_node_agent)
+    need_long_tier
+    [ -x "$build/agent-kit/java/bin/java" ] || {
+        echo "skipped: the node agent is not in $build/agent-kit, where ./aliquot acceptance-kit puts it"
+        exit 77
+    }
+    kit agent --tolerance 18 || exit 1
+    expect 14 PASS ""
+    rm "$results"
+    kit agent --tolerance 12 --shim "$build/test/libprobe.so" --match 'starts|by their IDs|charged or|30 % and 70 %|outlive'
+    expect 2 PASS ""
+    expect 3 FAIL ""
+    ;;
 *)
     fail "unknown case"
     ;;

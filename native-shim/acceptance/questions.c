@@ -9,6 +9,7 @@
  *     questions import              whether an import of the process's own memory returns the same handle
  *     questions first [LIBCUBLAS]   how long the host waits for a kernel's first launch, which may load its code
  *     questions bytes [LIBCUBLAS]   waits after each step that uses memory of the GPU
+ *     questions fault               the error of a kernel that writes where no memory is
  *     questions ptx                 prints the kernel of `timeline` in PTX, without a driver
  */
 #include "busy.h"
@@ -213,6 +214,19 @@ static void timeline(double seconds) {
                (unsigned long long)result[5 + 2 * i]);
     }
     printf("]}\n");
+}
+
+/* The node agent's check makes a GPU report an error of a program so. */
+static void fault(void) {
+    uint64_t most = 0, duration = 0, threshold = 5000;
+    CUdeviceptr address = 4096;
+    CUfunction function = busy_load(timeline_ptx, "timeline");
+    printf("{}\n");
+    wait_for_line();
+    void *parameters[] = {&address, &most, &duration, &threshold};
+    busy_launch(function, 1, 1, NULL, parameters);
+    printf("{\"error\": \"%s\"}\n", driver_error(CALL(cuCtxSynchronize, void)()));
+    driver_wait_for_script();
 }
 
 /* ---- Drift of the clocks */
@@ -464,9 +478,11 @@ int main(int count, char **arguments) {
         no_context();
     } else if (strcmp(name, "import") == 0) {
         import();
+    } else if (strcmp(name, "fault") == 0) {
+        fault();
     } else {
         fprintf(stderr, "usage: questions delays RATE | timeline SECONDS | drift SECONDS | no-context | import | "
-                        "first [LIBCUBLAS] | bytes [LIBCUBLAS] | ptx\n");
+                        "first [LIBCUBLAS] | bytes [LIBCUBLAS] | fault | ptx\n");
         return 2;
     }
     return EXIT_SUCCESS;

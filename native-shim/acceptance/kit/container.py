@@ -52,6 +52,10 @@ class Container:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file)
 
+    def add(self, pid):
+        """Takes note of a process that was started in the container."""
+        self.pids.add(pid)
+
     def line(self, gpu, used):
         """In the list for the arbiter. used: NVML's utilization by process ID."""
         seen = [used[pid] for pid in list(self.pids) if pid in used and gpu == self.kit.uuid]

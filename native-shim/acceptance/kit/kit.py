@@ -57,7 +57,7 @@ class Kit:
         program = Program(command, {**(container or self).environment, **(environment or {})}, self.arguments.timeout)
         self.started.append(program)
         if container:
-            container.pids.add(program.pid)
+            container.add(program.pid)
         return program
 
     def run(self, command, container=None, environment=None):

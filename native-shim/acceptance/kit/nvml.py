@@ -74,6 +74,15 @@ class Nvml:
         return (self.library.nvmlDeviceGetMigMode(self.device, ctypes.byref(current), ctypes.byref(pending)) == 0
                 and current.value == 1)
 
+    def is_mig_capable(self):
+        return self.library.nvmlDeviceGetMigMode(self.device, ctypes.byref(ctypes.c_uint(0)),
+                                                 ctypes.byref(ctypes.c_uint(0))) == 0
+
+    def compute_capability(self):
+        major, minor = ctypes.c_int(0), ctypes.c_int(0)
+        self.library.nvmlDeviceGetCudaComputeCapability(self.device, ctypes.byref(major), ctypes.byref(minor))
+        return major.value, minor.value
+
     def utilization(self):
         """Percent of the recent time in which any kernel ran on the GPU; None if NVML does not tell."""
         rates = (ctypes.c_uint * 2)()

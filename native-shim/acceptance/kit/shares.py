@@ -22,8 +22,9 @@ class Shares:
     program alone without a limit. Switches between processes cost GPU time: where the limits add up to more than what
     as many unlimited programs reach together, each tenant should get its part of that."""
 
-    def __init__(self, kit):
-        self.kit = kit
+    def __init__(self, kit, container_of=None):
+        """container_of: makes a tenant's container in place of the kit's own."""
+        self.kit, self.container_of = kit, container_of
         self.baselines = {}
         self.demands = {}  # NVML's utilization of the whole GPU during each baseline, in percent
 
@@ -42,9 +43,10 @@ class Shares:
         kit, seconds = self.kit, seconds or self.kit.arguments.seconds
         limited = any(tenant.share is not None for tenant in tenants)
         with contextlib.ExitStack() as stack:
-            containers = [stack.enter_context(Container(
+            make = self.container_of or (lambda tenant: Container(
                 kit, tenant.share or 0, "none" if tenant.share is None else tenant.policy, gpus=gpus,
-                priority=tenant.priority, arbiter=arbiter)) if limited else None for tenant in tenants]
+                priority=tenant.priority, arbiter=arbiter))
+            containers = [stack.enter_context(make(tenant)) if limited else None for tenant in tenants]
             processes = [[] for _ in tenants]
             for mine, container, tenant in zip(processes, containers, tenants):
                 for i in range(tenant.count):

@@ -6,6 +6,16 @@ from kit.container import Container
 from kit.report import Skip, expect
 
 
+def values_of(lines):
+    """The values that nvidia-smi -q prints, each with its headings."""
+    path = []
+    for line in lines:
+        name, _, value = line.partition(" : ")
+        depth = len(line) - len(line.lstrip())
+        path = [(level, heading) for level, heading in path if level < depth] + [(depth, name.strip())]
+        yield " > ".join(heading for _, heading in path), value.strip()
+
+
 def run(kit):
     program = shutil.which("nvidia-smi")
 
@@ -29,13 +39,7 @@ def run(kit):
 
     def query():
         def read(container):
-            path, values = [], []
-            for line in output_of(container, "-q"):
-                name, _, value = line.partition(" : ")
-                depth = len(line) - len(line.lstrip())
-                path = [(level, heading) for level, heading in path if level < depth] + [(depth, name.strip())]
-                values.append((" > ".join(heading for _, heading in path), value.strip()))
-            return values
+            return list(values_of(output_of(container, "-q")))
 
         bare, limited, changing = compare(read)
         may_differ = "FB Memory|Utilization|Process|Accounting|Power Draw|Throughput"

@@ -35,9 +35,13 @@ import java.util.function.LongSupplier;
  */
 public final class DevicePlugin {
     private static final Path SYS = Path.of("/sys");
-    // The kubelet cannot be told another folder (pkg/kubelet/kuberuntime, legacyContainerLogsDir).
-    private static final NodeAgent.Host HOST =
-            new NodeAgent.Host(Path.of("/proc"), Path.of("/var/log/containers"), Path.of("/host/sys/fs/cgroup"));
+    // The kubelet cannot be told another folder for the logs (pkg/kubelet/kuberuntime, legacyContainerLogsDir).
+    private static final NodeAgent.Folders FOLDERS = new NodeAgent.Folders(
+            Path.of("/proc"),
+            Path.of("/var/log/containers"),
+            Path.of("/host/sys/fs/cgroup"),
+            NvidiaDevices.FOLDERS,
+            Shim.IN_IMAGE);
     /** The host's in each container (kernel: drivers/char/random.c). */
     private static final Path BOOT_ID = Path.of("/proc/sys/kernel/random/boot_id");
 
@@ -49,16 +53,14 @@ public final class DevicePlugin {
 
     public static void main(String[] args) {
         AgentLog.open();
-        Settings settings;
         try {
-            settings = Settings.parse(System.getenv());
-        } catch (FormatException e) {
+            System.exit(run(
+                    Settings.parse(System.getenv()),
+                    ApiServerClient.ofPod(System.getenv(), ApiServerClient.SERVICE_ACCOUNT),
+                    FOLDERS));
+        } catch (IOException | FormatException e) {
             System.err.println(e.getMessage());
             System.exit(EXIT_INVALID_SETTINGS);
-            return;
-        }
-        try {
-            System.exit(run(settings));
         } catch (RuntimeException e) {
             // Exit explicitly: other threads would keep the process alive and answer its probes.
             e.printStackTrace();
@@ -91,21 +93,21 @@ public final class DevicePlugin {
         }
     }
 
-    private static int run(Settings settings) {
+    /** Runs the agent until its end; returns the exit code. */
+    static int run(Settings settings, ApiServerClient server, NodeAgent.Folders folders) throws IOException {
         LongSupplier nanoTime = System::nanoTime;
         var metrics = new AgentMetrics();
         try (var logLevel =
                 new PeriodicTask("log-level", LogLevelFile.PERIOD, AgentLog.level(LogLevelFile.MOUNTED)::read)) {
             logLevel.start();
-            ApiServerClient server = ApiServerClient.ofPod(System.getenv(), ApiServerClient.SERVICE_ACCOUNT);
-            Shim shim = Shim.install(Shim.IN_IMAGE, settings.stateDir());
+            Shim shim = Shim.install(folders.image(), settings.stateDir());
             SlotFiles files = SlotFiles.open(settings.stateDir());
             var allocation = new AllocationMetrics(settings.nodeName(), nanoTime);
             metrics.add(allocation);
-            var nvidiaDevices = new NvidiaDevices(NvidiaDevices.FOLDERS);
+            var nvidiaDevices = new NvidiaDevices(folders.cdi());
             var cdiContainers = new CdiContainers(
                     settings.stateDir(),
-                    NvidiaDevices.FOLDERS.getLast(),
+                    folders.cdi().getLast(),
                     nvidiaDevices,
                     new StartHook(shim.hook(), settings.kubeletRoot().resolve("pods"), settings.endsUnlimited()),
                     InstantSource.system());
@@ -124,7 +126,7 @@ public final class DevicePlugin {
                     nvml(settings),
                     registrar,
                     files,
-                    HOST,
+                    folders,
                     metrics,
                     firstLine(BOOT_ID).orElse(""),
                     certificate.digest(),
@@ -157,9 +159,6 @@ public final class DevicePlugin {
             monitoring.close();
             reports.close();
             return end == NodeAgent.End.CLOSED ? 0 : EXIT_RESTART;
-        } catch (IOException | FormatException e) {
-            System.err.println(e.getMessage());
-            return EXIT_INVALID_SETTINGS;
         }
     }
 }

@@ -23,7 +23,6 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.periodic.PeriodicTask;
-import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.usage.ApplicationXids;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.RecentUsage;
@@ -67,13 +66,19 @@ final class NodeAgent implements AutoCloseable {
     }
 
     /**
-     * Folders of the host.
+     * Folders of the host and of this program's image.
      *
      * @param proc {@code /proc} of the host's PID namespace
      * @param containerLogs the kubelet's links to the logs of containers
      * @param cgroups {@code /sys/fs/cgroup}
+     * @param cdi those of CDI's specifications; the last is written to
+     * @param image the image's, with the shim and the arbiter
      */
-    record Host(Path proc, Path containerLogs, Path cgroups) {}
+    record Folders(Path proc, Path containerLogs, Path cgroups, List<Path> cdi, Path image) {
+        Folders {
+            cdi = List.copyOf(cdi);
+        }
+    }
 
     private final String nodeName;
     private final KubeletRegistrar registrar;
@@ -103,7 +108,7 @@ final class NodeAgent implements AutoCloseable {
      *
      * @param registrar closed by this object
      * @param files which containers mount
-     * @param host where the host's folders are
+     * @param folders where the host's and the image's folders are
      * @param bootId the host's; empty if unknown
      * @param certificate which one this agent serves the scheduler, by its digest
      * @param limits what the scheduler said last of this node
@@ -117,7 +122,7 @@ final class NodeAgent implements AutoCloseable {
             NvmlSession.Opener nvmlOpener,
             KubeletRegistrar registrar,
             SlotFiles files,
-            Host host,
+            Folders folders,
             AgentMetrics metrics,
             String bootId,
             String certificate,
@@ -137,7 +142,7 @@ final class NodeAgent implements AutoCloseable {
         findings = new RecentFindings(nanoTime);
         var contexts = new ContextMeasurement();
         arbiter = new ArbiterProcess(
-                Shim.IN_IMAGE.resolve(ArbiterProcess.PROGRAM),
+                folders.image.resolve(ArbiterProcess.PROGRAM),
                 ContainerFiles.regionsFolder(settings.stateDir()),
                 ContainerFiles.agentFolder(settings.stateDir()),
                 settings.lowFloor(),
@@ -145,8 +150,8 @@ final class NodeAgent implements AutoCloseable {
                 nanoTime);
         var feed = new ArbiterFeed(limits, arbiter::tell);
         var usage = new UsageTracker(
-                host.proc,
-                host.containerLogs,
+                folders.proc,
+                folders.containerLogs,
                 settings.stateDir(),
                 files,
                 podResources::list,
@@ -164,7 +169,7 @@ final class NodeAgent implements AutoCloseable {
         readyRegistrar = settings.readyResource()
                 .map(resource -> KubeletRegistrar.ofRefusedDevices(
                         resource, settings.devicePlugins(), metrics, clock, nanoTime));
-        podCgroups = new PodCgroups(host.cgroups);
+        podCgroups = new PodCgroups(folders.cgroups);
         reconciler = new Reconciler(
                 settings,
                 nvml,
@@ -193,7 +198,7 @@ final class NodeAgent implements AutoCloseable {
         registrar.onKubeletChange(this::wake);
         regionGuard = new RegionGuard(files, podResources::list, findings, metrics, nanoTime);
         holderCheck = new HolderCheck(
-                host.proc, host.containerLogs, settings.stateDir(), podCgroups, limits, findings, nanoTime);
+                folders.proc, folders.containerLogs, settings.stateDir(), podCgroups, limits, findings, nanoTime);
     }
 
     /** Requests a pass at once, because something may have changed. Thread-safe. */

@@ -1115,7 +1115,7 @@ final class NodeAgentTest {
                 opener,
                 registrar,
                 files,
-                new NodeAgent.Host(host, host, host),
+                new NodeAgent.Folders(host, host, host, List.of(cdi), host),
                 metrics,
                 BOOT_ID,
                 CERTIFICATE,

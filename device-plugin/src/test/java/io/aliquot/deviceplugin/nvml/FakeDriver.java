@@ -87,6 +87,11 @@ public final class FakeDriver {
         return BUILD.resolve("libnvidia-ml.so.1").toString();
     }
 
+    /** The folder of {@link #library}, for {@code LD_LIBRARY_PATH} of another process. */
+    public String folder() {
+        return BUILD.toString();
+    }
+
     public Nvml open() throws NvmlException {
         return Nvml.open(library(), Path.of("/sys"));
     }
