@@ -111,16 +111,19 @@ print(items.get(sys.argv[2], "none"))' "$folder/measured-NVIDIA-A100-SXM4-80GB.j
 drift, lazy = float(sys.argv[1]), float(sys.argv[2].split("-")[0])
 sys.exit(not (195 < drift < 205 and 20 <= lazy < 60))' "$(profile drift)" "$(profile lazy)" || fail "times are wrong"
     [ -n "${ALIQUOT_LONG-}" ] || exit 0
+    ask kind 'kernels of one process overlap'
+    [ "$(profile warps)" = none ] || fail "kernels overlap that do not"
     for item in events=own connections=8; do # each takes half a minute
         rm "$folder"/measured-*
         ask $item 'event on an idle stream'
         [ "$(profile "${item%=*}")" = "${item#*=}" ] || fail "$item is not found"
     done
     ;;
-computes_time_slices)
+computes_time_slices_and_warps)
     # The simulated GPU runs no kernel that could report its time slices: two processes that alternate every 2 ms, where
     # a switch takes 50 us; the second one begins 10 ms later.
     PYTHONPATH=$(dirname "$0") python3 -B - <<'PYTHON' || exit 1
+from kit.answers import profile_of, warps_of
 from kit.checks.questions import time_slices_of
 
 
@@ -134,6 +137,12 @@ found = time_slices_of(timeline(0, 100), timeline(2_050_000 + 2 * 4_100_000, 100
 assert (found["slice_us"], found["switch_us"], found["clock_step_ns"]) == (2000, 50, 32), found
 never = {"start": 0, "end": 10**9, "step_ns": 32, "gaps": []}
 assert time_slices_of(never, never) is None
+
+# 16 kernels of 4 warps each use 1 - (3/4)^16 of multiprocessors that 16 warps keep busy, one uses 1/4.
+assert warps_of({"1": 1, "16": 4 * (1 - 0.75 ** 16)}) == 16
+assert profile_of({"overlap": {"1": 1, "16": 4 * (1 - 0.75 ** 16)}}) == "warps=16"
+assert warps_of({"1": 1, "16": 0.98}) == 4 and profile_of({"overlap": {"1": 1, "16": 0.98}}) == ""
+assert warps_of({"1": 1, "16": 12}) == 64
 PYTHON
     ;;
 keeps_results_when_killed)
