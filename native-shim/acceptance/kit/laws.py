@@ -10,7 +10,7 @@ from kit.shares import Shares, Tenant
 
 WINDOW = 0.8  # seconds: ten rounds of turns, because a part of a round would favor one container
 SETTLE = 0.4  # seconds after each change of the law, which count for neither
-SKEW = 0.5  # seconds by which programs may start apart
+SKEW = 1  # seconds by which programs may start apart: an H200 creates some six contexts a second
 KNOWN_SLICE_US = 2000  # of the simulated GPU
 
 
