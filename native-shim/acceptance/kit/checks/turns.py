@@ -90,11 +90,11 @@ class Turns(Laws):
 
     def missed(self, mix, found):
         """The targets that are missed."""
-        missed = [f"{share} % is off by {abs(got - share):.1f} points, the target is {off * self.slack:g}"
+        missed = [f"{share} % is off by {abs(got - share):.1f} points, the target is {off * self.slack:.3g}"
                   for share, got, off in zip(mix.shares, found, mix.off)
                   if off is not None and abs(got - share) > off * self.slack]
         if mix.total is not None and sum(found) < 100 - mix.total * self.slack:
-            missed.append(f"together they get less than {100 - mix.total * self.slack:g} %")
+            missed.append(f"together they get less than {100 - mix.total * self.slack:.3g} %")
         return missed
 
     def reasons(self, mix, laws, found):
