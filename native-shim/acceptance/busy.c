@@ -9,7 +9,7 @@
  * took in ms, from its arrival. SHAPE is how the work is submitted:
  *
  *     kernels        single kernels on one stream (default)
- *     streams        on 16 streams
+ *     streams=N      on N streams, at most 16
  *     wait           the program waits for each kernel
  *     graph          captured into a graph, which is launched again and again
  *     copies         with a copy of 256 KiB from the host after each kernel
@@ -60,9 +60,9 @@ static double calibrate(void) {
     return best > 0 ? (double)(many - few) / (best * 1e6) : 1;
 }
 
-enum shape { KERNELS, STREAMS, WAIT, GRAPH, COPIES, DEVICE_COPIES, BURST, THINK, POISSON, SHAPES };
-static const char *const shape_names[SHAPES] = {"kernels",       "streams", "wait",   "graph",   "copies",
-                                                "device-copies", "burst=",  "think=", "poisson="};
+enum shape { KERNELS, WAIT, GRAPH, COPIES, DEVICE_COPIES, STREAMS, BURST, THINK, POISSON, SHAPES };
+static const char *const shape_names[SHAPES] = {"kernels",  "wait",   "graph",  "copies",  "device-copies",
+                                                "streams=", "burst=", "think=", "poisson="};
 
 static struct {
     enum shape shape;
@@ -192,13 +192,18 @@ int main(int count, char **arguments) {
     }
     if ((count < 5 || count > 6 || shape == SHAPES) && (count != 2 || strcmp(arguments[1], "calibrate") != 0)) {
         fprintf(stderr, "usage: busy calibrate | busy RATE NANOSECONDS WARM_UP SECONDS "
-                        "[kernels|streams|wait|graph|copies|device-copies|burst=S|think=S|poisson=PART]\n");
+                        "[kernels|wait|graph|copies|device-copies|streams=N|burst=S|think=S|poisson=PART]\n");
+        return 2;
+    }
+    work.parameter = count == 6 && shape >= STREAMS ? atof(strchr(arguments[5], '=') + 1) : 0;
+    int stream_count = shape == STREAMS ? (int)work.parameter : 1;
+    if (stream_count < 1 || stream_count > MAX_STREAMS) {
+        fprintf(stderr, "busy: expected 1 to %d streams, found %s\n", MAX_STREAMS, arguments[5]);
         return 2;
     }
     driver_start();
     blocks = busy_blocks();
     function = busy_function("aliquot_busy");
-    int stream_count = shape == STREAMS ? MAX_STREAMS : 1;
     for (int i = 0; i < stream_count; i++) {
         MUST(CALL(cuStreamCreate, CUstream *, unsigned)(&streams[i], CU_STREAM_NON_BLOCKING));
     }
@@ -206,7 +211,6 @@ int main(int count, char **arguments) {
         printf("{\"rate\": %.3f}\n", calibrate());
         return EXIT_SUCCESS;
     }
-    work.parameter = count == 6 && shape >= BURST ? atof(strchr(arguments[5], '=') + 1) : 0;
     prepare(shape, atof(arguments[1]), atof(arguments[2]), stream_count);
     run(atof(arguments[3]), atof(arguments[4]), stream_count);
     return EXIT_SUCCESS;

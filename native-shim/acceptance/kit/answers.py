@@ -7,6 +7,9 @@ import statistics
 
 from kit import MIB
 
+OVERLAP_STREAMS = 1, 2, 4, 8, 16  # on which the busy kernel is measured
+BUSY_WARPS = 4  # of the busy kernel on each multiprocessor (busy.c)
+MAX_WARPS = 64  # that a multiprocessor can have, so also those of 16 such kernels
 NVML_TOLERANCE = 3  # points; a node agent uses NVML's figures of processes if they are not further off
 
 
@@ -47,6 +50,15 @@ def late_parts(delays, **wanted):
     return [row["late"] for row in delays if all(row[key] == value for key, value in wanted.items())]
 
 
+def warps_of(overlap):
+    """How many warps N keep a multiprocessor busy, from the rates on some streams relative to one. Of k kernels with w
+    warps each on a multiprocessor, each uses w/N of it at random, so all together U(k) = 1 - (1 - w/N)^k. Returns the N
+    from w to 64 whose U(16)/U(1), the sum of (1 - w/N)^i for i from 0 to 15, is nearest to the rate on 16 streams."""
+    most = max(OVERLAP_STREAMS)
+    gain = lambda warps: sum((1 - BUSY_WARPS / warps) ** i for i in range(most))
+    return min(range(BUSY_WARPS, MAX_WARPS + 1), key=lambda warps: abs(gain(warps) - overlap[str(most)]))
+
+
 def profile_of(answers):
     """The answers as a profile of the simulated GPU, for ALIQUOT_FAKE_PROFILE."""
     items = []
@@ -64,6 +76,8 @@ def profile_of(answers):
         items.append(f"late={min(row['median_us'] for row in idle):.1f}-{max(row['p90_us'] for row in idle):.1f}")
     if "time_slices" in answers:
         items.append(f"switch={answers['time_slices']['switch_us']:.1f}")
+    if "overlap" in answers and warps_of(answers["overlap"]) > BUSY_WARPS:
+        items.append(f"warps={warps_of(answers['overlap'])}")
     if "clock_drift" in answers:
         items.append(f"drift={answers['clock_drift']['ppm']:.2f}")
     if "first_launch" in answers:

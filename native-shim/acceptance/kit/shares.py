@@ -1,5 +1,6 @@
 """Measures shares of GPU time, for several sections."""
 import contextlib
+import os
 import statistics
 import time
 import typing
@@ -22,26 +23,25 @@ class Shares:
     program alone without a limit. Switches between processes cost GPU time: where the limits add up to more than what
     as many unlimited programs reach together, each tenant should get its part of that."""
 
-    def __init__(self, kit, container_of=None):
-        """container_of: makes a tenant's container in place of the kit's own."""
-        self.kit, self.container_of = kit, container_of
+    def __init__(self, kit, seconds=5, warm_up=2, container_of=None):
+        """seconds: of a measurement, and those before it, unless the call's options name others. container_of: makes a
+        tenant's container in place of the kit's own."""
+        self.kit, given, self.container_of = kit, kit.arguments, container_of
+        self.seconds = seconds if given.seconds is None else given.seconds
+        self.warm_up = warm_up if given.warm_up is None else given.warm_up
         self.baselines = {}
         self.demands = {}  # NVML's utilization of the whole GPU during each baseline, in percent
 
     def busy(self, milliseconds, shape="kernels", seconds=None):
         """The command of a tenant with kernels of so many milliseconds."""
-        arguments = self.kit.arguments
-        return [self.kit.program("busy"), self.kit.rate, round(milliseconds * 1e6), arguments.warm_up,
-                seconds or arguments.seconds, shape]
+        return [self.kit.program("busy"), self.kit.rate, round(milliseconds * 1e6), self.warm_up,
+                seconds or self.seconds, shape]
 
-    def run_tenants(self, tenants, environment=None, gpus=None, arbiter=True, seconds=None):
-        """Runs tenants at the same time, in containers unless none of them has a limit. Returns for each its work,
-        NVML's mean SM utilization (None: no sample), the GPU time that the shim charged and the time for which it
-        throttled (both in percent of the time; None without a container), and what it learned by process;
-        self.outputs has the output of each process. gpus: the processes of a tenant use these in turn. seconds: of
-        the measurement."""
-        kit, seconds = self.kit, seconds or self.kit.arguments.seconds
-        limited = any(tenant.share is not None for tenant in tenants)
+    @contextlib.contextmanager
+    def running(self, tenants, environment=None, gpus=None, arbiter=True):
+        """Tenants that run at the same time, and whose warm-up has ended: their containers, None unless one of the
+        tenants has a limit, and their processes. gpus: the processes of a tenant use these in turn."""
+        kit, limited = self.kit, any(tenant.share is not None for tenant in tenants)
         with contextlib.ExitStack() as stack:
             make = self.container_of or (lambda tenant: Container(
                 kit, tenant.share or 0, "none" if tenant.share is None else tenant.policy, gpus=gpus,
@@ -52,9 +52,20 @@ class Shares:
                 for i in range(tenant.count):
                     visible = {"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {}
                     mine.append(kit.start(tenant.command, container, {**visible, **(environment or {})}))
+            for mine in processes:
+                for process in mine:
+                    process.read_line()  # its warm-up has ended
+            yield containers, processes
+
+    def run_tenants(self, tenants, environment=None, gpus=None, arbiter=True, seconds=None):
+        """Runs tenants at the same time, in containers unless none of them has a limit. Returns for each its work,
+        NVML's mean SM utilization (None: no sample), the GPU time that the shim charged and the time for which it
+        throttled (both in percent of the time; None without a container), and what it learned by process;
+        self.outputs has the output of each process. seconds: of the measurement."""
+        kit, seconds = self.kit, seconds or self.seconds
+        limited = any(tenant.share is not None for tenant in tenants)
+        with self.running(tenants, environment, gpus, arbiter) as (containers, processes):
             running = [process for mine in processes for process in mine]
-            for process in running:
-                process.read_line()  # its warm-up has ended
             start = time.monotonic()
             since = int(time.time() * 1e6)
 
@@ -176,6 +187,15 @@ def diagnosis(off, measured, charged, tolerance):
     if off > 0:
         return "Charged as used, but not throttled enough: the limiter is wrong"
     return "Charged as used, but throttled too much, or the GPU did not give the process its turns"
+
+
+def not_by_time(kit):
+    """Why this GPU does not run one process at a time; None: it does."""
+    if kit.nvml.is_mig():
+        return "MIG divides this GPU, and NVML has no figures of processes on its instances"
+    if os.path.exists(os.path.join(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control")):
+        return "under MPS kernels of several processes run at once, so shares of time say little"
+    return None
 
 
 def has_busy_kernel(kit, section):

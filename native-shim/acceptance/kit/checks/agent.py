@@ -67,8 +67,8 @@ def checks(kit, agent):
     check("a program that bypasses the shim is found", bypass)
     check("an error of a program names its container, and the GPU stays healthy", error_of_program)
     if has_busy_kernel(kit, "agent"):
-        measure = Shares(kit, lambda tenant: PodContainer(agent, tenant.share or 0, "none" if tenant.share is None else
-                                                          tenant.policy, tenant.priority))
+        measure = Shares(kit, container_of=lambda tenant: PodContainer(
+            agent, tenant.share or 0, "none" if tenant.share is None else tenant.policy, tenant.priority))
         check("tenants with 30 % and 70 % get their shares, by the agent's arbiter", shares, measure)
         check("a container's GPU time is what NVML says", gpu_time, measure)
         check("programs and their limits outlive the agent, which finds them again", restart, measure)

@@ -45,7 +45,7 @@ def run(kit):
     for shares in ([30], [70, 30]):
         check(shares, "with CUDA_DEVICE_MAX_CONNECTIONS=1", busy(0.2),
               environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
-        check(shares, "on 16 streams", busy(0.2, "streams"))
+        check(shares, "on 16 streams", busy(0.2, "streams=16"))
         check(shares, "with a graph, captured and replayed", busy(0.2, "graph"))
     # Two of 30 % and not of 70 %: without work in the queue, a program that waits or copies loses turns to the other.
     for shares in ([30], [30, 30]):

@@ -6,7 +6,7 @@ def run(kit):
     measure = Shares(kit)
 
     def shares_hold(mode, tolerance):
-        command = torch_command("torch_work.py", mode, kit.arguments.warm_up, kit.arguments.seconds)
+        command = torch_command("torch_work.py", mode, measure.warm_up, measure.seconds)
         return measure.shares_hold([Tenant(30, command)], tolerance=max(tolerance, kit.arguments.tolerance), busy=False)
 
     for mode, name, tolerance in (("train", "a training step", 5), ("decode", "a decode loop", 10)):

@@ -4,7 +4,7 @@ import statistics
 import time
 
 from kit import MIB
-from kit.answers import late_parts
+from kit.answers import OVERLAP_STREAMS, late_parts, warps_of
 from kit.installed import find_cublas
 from kit.report import Skip, skip
 
@@ -80,6 +80,19 @@ def time_slices(kit):
     return found, (f"time slices of {found['slice_us']:.0f} us (10th to 90th percentile {found['slice_p10_us']:.0f} "
                    f"to {found['slice_p90_us']:.0f}), a switch takes {found['switch_us']:.1f} us (median of "
                    f"{found['switches']}); the clock's step is {found['clock_step_ns']} ns")
+
+
+def overlap(kit):
+    """The rate of kernels on some streams, relative to that on one. A kernel has few warps on each multiprocessor, so
+    that it alone does not use all of what the GPU can do."""
+    found = {}
+    for streams in OVERLAP_STREAMS:
+        program = kit.start([kit.program("busy"), kit.rate, 1_000_000, 0.3, 1, f"streams={streams}"],
+                            environment={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})
+        found[str(streams)] = program.finish()["work"]
+    rates = {streams: work / found["1"] for streams, work in found.items()}
+    text = ", ".join(f"{rate:.2f} on {streams}" for streams, rate in rates.items() if streams != "1")
+    return rates, f"rate relative to one stream: {text}; {warps_of(rates)} warps keep a multiprocessor busy"
 
 
 def clock_drift(kit):
@@ -219,6 +232,7 @@ def time_slices_of(one, other):
 QUESTIONS = {
     "event_delays": ("how late does an event on an idle stream complete", delays),
     "time_slices": ("how long are time slices, and a switch between processes", time_slices),
+    "overlap": ("how many kernels of one process overlap", overlap),
     "no_context": ("do event functions work without a current context", without_context),
     "own_import": ("does an import of own memory return the same handle", own_import),
     "first_launch": ("how long does the host wait for a kernel's first launch", first_launch),
