@@ -188,6 +188,13 @@ static void write_number(struct entry *entry, size_t offset, uint64_t *written, 
 
 /* ---- a period ---- */
 
+static bool has_work(const struct aliquot_device *device, int64_t time) {
+    uint64_t flying = device->in_flight - (uint64_t)time;
+    return flying > 0 && flying <= IN_FLIGHT_MAX_NS;
+}
+
+/* Whether it works is seen by its times alone: those of another clock, such as of a time namespace that the shim did
+   not recognize, show no work, so that such a container has no turn and no one waits for it. */
 static void observe(struct entry *entry, int64_t time) {
     struct arbiter_container *law = &entry->law;
     struct aliquot_device device;
@@ -206,12 +213,11 @@ static void observe(struct entry *entry, int64_t time) {
     entry->busy = device.busy;
     entry->throttled = device.throttled;
     entry->observed_at = time;
-    bool waited = entry->waited_at != 0 && time - entry->waited_at < ACTIVE_NS;
     bool launched = device.wanted != 0 && (uint64_t)time - device.wanted < (uint64_t)ACTIVE_NS;
-    bool flying = device.in_flight != 0 && (int64_t)((uint64_t)time - device.in_flight) < ACTIVE_NS;
+    bool flying = (uint64_t)time - device.in_flight < (uint64_t)ACTIVE_NS || has_work(&device, time);
     law->long_launches = device.long_launch != 0 && (uint64_t)time - device.long_launch < LONG_LAUNCH_NS;
     law->queued = device.queued != 0 && (uint64_t)time - device.queued < 2 * (uint64_t)ARBITER_PERIOD_NS;
-    law->active = waited || launched || flying;
+    law->active = launched || flying;
     law->held_back = law->active && entry->waited_at != 0 && time - entry->waited_at < HELD_BACK_NS;
 }
 
@@ -251,11 +257,6 @@ static void write_words(struct entry *entry, int64_t time, unsigned others) {
 /* The shim does not count what a container without a limit launches, so its region does not say when it has work. */
 static bool may_be_active(const struct arbiter_container *container) {
     return container->active || !arbiter_is_limited(container);
-}
-
-static bool has_work(const struct aliquot_device *device, int64_t time) {
-    uint64_t flying = device->in_flight - (uint64_t)time;
-    return flying > 0 && flying <= IN_FLIGHT_MAX_NS;
 }
 
 /* Writes the containers' turns. Those of low priority may have to give way. */
