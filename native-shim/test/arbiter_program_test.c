@@ -240,6 +240,21 @@ TEST(a_container_whose_clock_is_not_the_nodes_takes_no_turn_and_no_one_waits_for
     }
 }
 
+TEST(a_container_on_two_GPUs_takes_no_turn_on_either_and_others_do) {
+    start_arbiter();
+    const char *slots[] = {"ranks", "rival", "third"};
+    for (int i = 0; i < 3; i++) {
+        create_agent(slots[i]);
+    }
+    tell("ranks " GPU " 30 fixed normal -\nranks " OTHER_GPU " 30 fixed normal -\nrival " GPU
+         " 30 fixed normal -\nthird " GPU " 30 fixed normal -\n.\n");
+    WAIT_UNTIL(TURN("rival") != 0 && TURN("third") != 0,
+               (queue("ranks", GPU, 0), queue("rival", GPU, 0), queue("third", GPU, 0)));
+    CHECK(TURN("ranks") == 0 && read_agent("ranks", 0).turn == 0, "its kernels may wait for each other");
+    tell("ranks " GPU " 30 fixed normal -\nrival " GPU " 30 fixed normal -\nthird " GPU " 30 fixed normal -\n.\n");
+    WAIT_UNTIL(TURN("ranks") != 0, (queue("ranks", GPU, 0), queue("rival", GPU, 0), queue("third", GPU, 0)));
+}
+
 TEST(work_that_NVML_does_not_confirm_and_random_bytes_do_not_keep_low_priority_waiting) {
     uint8_t bytes[sizeof(struct aliquot_device)];
     unsigned random = 1;

@@ -300,6 +300,18 @@ TEST(there_are_no_turns_beside_a_container_without_a_limit_or_for_one_on_several
     CHECK(!three[0].waits && !three[1].waits, "high priority launches at once");
 }
 
+TEST(beside_a_container_on_several_GPUs_others_take_turns_for_the_whole_round) {
+    struct arbiter_container three[] = {container(0.3, ALIQUOT_POLICY_FIXED), container(0.3, ALIQUOT_POLICY_FIXED),
+                                        container(0.3, ALIQUOT_POLICY_FIXED)};
+    for (int i = 0; i < 3; i++) {
+        queue(&three[i], 0.3);
+    }
+    three[0].on_several_gpus = true;
+    divide_for(three, 3, 3);
+    CHECK(!three[0].waits && three[1].waits && three[2].waits, "its kernels may wait for each other");
+    CHECK_SHARE(three[1].turn + three[2].turn, 1);
+}
+
 TEST(a_container_of_low_priority_keeps_its_floor_over_10_s_while_it_gives_way) {
     struct arbiter_container both[] = {container(0.3, ALIQUOT_POLICY_FIXED), container(0.7, ALIQUOT_POLICY_FIXED)};
     both[0].priority = ARBITER_HIGH;
