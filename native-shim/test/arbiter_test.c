@@ -264,7 +264,12 @@ TEST(a_container_that_gets_its_cores_without_a_turn_is_never_kept_waiting) {
     divide_for(waits, 2, 5);
     CHECK(!waits[0].waits && !waits[1].waits, "it gets what its cores are");
     waits[0].used = 0.13;
-    divide_for(waits, 2, 2.1);
+    divide_for(waits, 2, 1);
+    waits[0].used = 0.29;
+    divide_for(waits, 2, 3);
+    CHECK(!waits[0].waits && !waits[1].waits, "it has fallen short for a moment");
+    waits[0].used = 0.13;
+    divide_for(waits, 2, 3.1);
     CHECK(waits[0].waits && waits[1].waits, "it falls short, so both take turns");
     waits[0].used = 0.3;
     divide_for(waits, 2, 5);
