@@ -52,7 +52,7 @@ enum { MAX_ENTRIES = 1024, SLOT_LENGTH = 64, LINE_LENGTH = 512 };
 #define GRANT_REFRESH_MS 1000
 #define ACTIVE_REFRESH_MS 40
 #define BORROWED_REFRESH_MS 80
-#define TURN_REFRESH_MS 16
+#define TURN_REFRESH_MS 36 /* every second period */
 
 /* A file of a container. */
 struct container_file {
@@ -259,7 +259,7 @@ static bool may_be_active(const struct arbiter_container *container) {
     return container->active || !arbiter_is_limited(container);
 }
 
-/* Writes the containers' turns. Those of low priority may have to give way. */
+/* Writes the turns of those of low priority, which may have to give way. */
 static void look(struct entry *of_gpu, size_t containers, int64_t time) {
     bool preempted = false;
     for (size_t i = 0; i < containers; i++) {
@@ -273,9 +273,10 @@ static void look(struct entry *of_gpu, size_t containers, int64_t time) {
         }
     }
     for (size_t i = 0; i < containers; i++) {
-        bool low = of_gpu[i].law.priority == ARBITER_LOW && of_gpu[i].law.waits;
-        write_turn(&of_gpu[i], time, low && preempted);
-        looking |= low && of_gpu[i].law.active;
+        if (of_gpu[i].law.priority == ARBITER_LOW) {
+            write_turn(&of_gpu[i], time, of_gpu[i].law.waits && preempted);
+            looking |= of_gpu[i].law.waits && of_gpu[i].law.active;
+        }
     }
 }
 
@@ -293,6 +294,11 @@ static void divide(struct entry *of_gpu, size_t containers, int64_t time) {
         write_words(&of_gpu[i], time, active - may_be_active(&gpu[i]));
     }
     look(of_gpu, containers, time);
+    for (size_t i = 0; i < containers; i++) {
+        if (gpu[i].priority != ARBITER_LOW) {
+            write_turn(&of_gpu[i], time, false);
+        }
+    }
 }
 
 static void for_each_gpu(void (*act)(struct entry *, size_t, int64_t), int64_t time) {
