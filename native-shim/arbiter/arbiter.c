@@ -22,6 +22,7 @@
 #define ALWAYS 0.9        /* a container whose launches wait or run for so much of a second always has work */
 #define QUEUED_MIN 5      /* periods of a second in which one that keeps work queued is seen to: some of each turn */
 #define SHORT 0.02        /* a container that gets so much less than its own share falls short */
+#define SHORT_FOR 2       /* seconds in a row, after which it takes turns: its launches' costs are learned then */
 #define FLOOR_WINDOW 10.0 /* seconds */
 #define KEPT_PART 0.42 /* of a turn that it has while one of high priority keeps work queued, it gets about so much */
 #define FLOOR_CREDIT 0.02 /* seconds of GPU time that it may catch up */
@@ -71,7 +72,8 @@ static void follow_second(struct arbiter_container *container) {
         bool always = container->second.busy > ALWAYS * SECOND;
         bool less = container->second.used < (container->own - SHORT) * SECOND;
         container->keeps_queued = always && container->second.queued >= QUEUED_MIN;
-        container->falls_short = always && (less || container->falls_short);
+        container->short_for = always && less ? container->short_for + 1 : 0;
+        container->falls_short = always && (container->short_for >= SHORT_FOR || container->falls_short);
         container->second.periods = 0;
     }
 }

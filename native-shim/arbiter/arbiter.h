@@ -24,8 +24,8 @@
  * - A container keeps work queued if, for nine tenths of a second, its launches waited or ran, and some of them waited
  *   behind work that its program had not waited for. One that waits for each launch, has requests now and then, or
  *   returns to work launches at any time what its own share allows. So does one of high priority.
- * - One that always has work and yet gets less than its cores falls short, such as a program that waits for each kernel
- *   beside one that does not: it takes turns, too.
+ * - One that always has work and yet gets less than its cores for two seconds falls short, such as a program that waits
+ *   for each kernel beside one that does not: it takes turns, too.
  * - There are turns if two containers take them, of which one keeps work queued, and all containers of the GPU have
  *   limits. A container with launches of more than 5 ms takes none, since its turn would not end when it should; while
  *   it keeps work queued no one does, since it would take from the turn that is then. One that works on several GPUs
@@ -86,6 +86,7 @@ struct arbiter_container {
         double used, busy;        /* sums over them */
     } second;
     bool keeps_queued, falls_short; /* in the last second */
+    unsigned short_for;             /* seconds for which it has used less than its own share, though it always had work */
     double beyond_floor;            /* seconds of GPU time that it used in the last 10 s beyond the floor */
     double kept;                    /* seconds of the period for which it kept its turn beside one of high priority */
     double said, said_before;       /* seconds of work of high priority that it said since the last confirmation, ... */

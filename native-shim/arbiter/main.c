@@ -52,7 +52,7 @@ enum { MAX_ENTRIES = 1024, SLOT_LENGTH = 64, LINE_LENGTH = 512 };
 #define GRANT_REFRESH_MS 1000
 #define ACTIVE_REFRESH_MS 40
 #define BORROWED_REFRESH_MS 80
-#define TURN_REFRESH_MS 16
+#define TURN_REFRESH_MS 36 /* every second period */
 
 /* A file of a container. */
 struct container_file {
@@ -188,6 +188,13 @@ static void write_number(struct entry *entry, size_t offset, uint64_t *written, 
 
 /* ---- a period ---- */
 
+static bool has_work(const struct aliquot_device *device, int64_t time) {
+    uint64_t flying = device->in_flight - (uint64_t)time;
+    return flying > 0 && flying <= IN_FLIGHT_MAX_NS;
+}
+
+/* Whether it works is seen by its times alone: those of another clock, such as of a time namespace that the shim did
+   not recognize, show no work, so that such a container has no turn and no one waits for it. */
 static void observe(struct entry *entry, int64_t time) {
     struct arbiter_container *law = &entry->law;
     struct aliquot_device device;
@@ -206,12 +213,11 @@ static void observe(struct entry *entry, int64_t time) {
     entry->busy = device.busy;
     entry->throttled = device.throttled;
     entry->observed_at = time;
-    bool waited = entry->waited_at != 0 && time - entry->waited_at < ACTIVE_NS;
     bool launched = device.wanted != 0 && (uint64_t)time - device.wanted < (uint64_t)ACTIVE_NS;
-    bool flying = device.in_flight != 0 && (int64_t)((uint64_t)time - device.in_flight) < ACTIVE_NS;
+    bool flying = (uint64_t)time - device.in_flight < (uint64_t)ACTIVE_NS || has_work(&device, time);
     law->long_launches = device.long_launch != 0 && (uint64_t)time - device.long_launch < LONG_LAUNCH_NS;
     law->queued = device.queued != 0 && (uint64_t)time - device.queued < 2 * (uint64_t)ARBITER_PERIOD_NS;
-    law->active = waited || launched || flying;
+    law->active = launched || flying;
     law->held_back = law->active && entry->waited_at != 0 && time - entry->waited_at < HELD_BACK_NS;
 }
 
@@ -253,12 +259,7 @@ static bool may_be_active(const struct arbiter_container *container) {
     return container->active || !arbiter_is_limited(container);
 }
 
-static bool has_work(const struct aliquot_device *device, int64_t time) {
-    uint64_t flying = device->in_flight - (uint64_t)time;
-    return flying > 0 && flying <= IN_FLIGHT_MAX_NS;
-}
-
-/* Writes the containers' turns. Those of low priority may have to give way. */
+/* Writes the turns of those of low priority, which may have to give way. */
 static void look(struct entry *of_gpu, size_t containers, int64_t time) {
     bool preempted = false;
     for (size_t i = 0; i < containers; i++) {
@@ -272,9 +273,10 @@ static void look(struct entry *of_gpu, size_t containers, int64_t time) {
         }
     }
     for (size_t i = 0; i < containers; i++) {
-        bool low = of_gpu[i].law.priority == ARBITER_LOW && of_gpu[i].law.waits;
-        write_turn(&of_gpu[i], time, low && preempted);
-        looking |= low && of_gpu[i].law.active;
+        if (of_gpu[i].law.priority == ARBITER_LOW) {
+            write_turn(&of_gpu[i], time, of_gpu[i].law.waits && preempted);
+            looking |= of_gpu[i].law.waits && of_gpu[i].law.active;
+        }
     }
 }
 
@@ -292,6 +294,11 @@ static void divide(struct entry *of_gpu, size_t containers, int64_t time) {
         write_words(&of_gpu[i], time, active - may_be_active(&gpu[i]));
     }
     look(of_gpu, containers, time);
+    for (size_t i = 0; i < containers; i++) {
+        if (gpu[i].priority != ARBITER_LOW) {
+            write_turn(&of_gpu[i], time, false);
+        }
+    }
 }
 
 static void for_each_gpu(void (*act)(struct entry *, size_t, int64_t), int64_t time) {

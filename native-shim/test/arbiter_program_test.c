@@ -81,6 +81,17 @@ static void use(const char *slot, const char *gpu) {
                  (struct aliquot_device){.wanted = (uint64_t)now(), .throttled = throttled += 1, .gpu_time = gpu_time});
 }
 
+/* The container keeps work queued and gets 10 % of the GPU. Its clock is ahead of the node's. */
+static void queue(const char *slot, const char *gpu, int64_t ahead) {
+    uint64_t nanoseconds = (uint64_t)now(), its_now = (uint64_t)(now() + ahead);
+    write_device(slot, 0, gpu,
+                 (struct aliquot_device){.wanted = its_now,
+                                         .queued = its_now,
+                                         .in_flight = its_now + 5 * MS,
+                                         .throttled = nanoseconds,
+                                         .gpu_time = nanoseconds / 10});
+}
+
 /* The container has work in flight. */
 static void fly(const char *slot, const char *gpu, int64_t time) {
     write_device(slot, 0, gpu, (struct aliquot_device){.in_flight = (uint64_t)(now() + time)});
@@ -209,6 +220,39 @@ TEST(low_priority_gives_way_while_high_priority_has_work_on_its_GPU) {
     uint64_t last = 0;
     WAIT_UNTIL(TURN("low") == 0 && last == read_agent("low", 1).turn,
                (last = read_agent("low", 1).turn, usleep(100000)));
+}
+
+TEST(a_container_whose_clock_is_not_the_nodes_takes_no_turn_and_no_one_waits_for_it) {
+    start_arbiter();
+    create_agent("good");
+    create_agent("bad");
+    tell("good " GPU " 30 fixed normal -\nbad " GPU " 40 fixed normal -\n.\n");
+    WAIT_UNTIL(TURN("good") != 0 && TURN("bad") != 0 && ACTIVE("good") == 2,
+               (queue("good", GPU, 0), queue("bad", GPU, 0)));
+    for (int64_t sign = -1; sign <= 1; sign += 2) {
+        WAIT_UNTIL(TURN("good") == 0 && TURN("bad") == 0 && ACTIVE("good") == 1,
+                   (queue("good", GPU, 0), queue("bad", GPU, sign * 1000000 * MS)));
+        for (int64_t start = now(); now() - start < 1300 * MS; usleep(2000)) {
+            queue("good", GPU, 0);
+            queue("bad", GPU, sign * 1000000 * MS);
+            CHECK(TURN("good") == 0 && TURN("bad") == 0 && ACTIVE("good") == 1, "%d s ahead", (int)sign * 1000);
+        }
+    }
+}
+
+TEST(a_container_on_two_GPUs_takes_no_turn_on_either_and_others_do) {
+    start_arbiter();
+    const char *slots[] = {"ranks", "rival", "third"};
+    for (int i = 0; i < 3; i++) {
+        create_agent(slots[i]);
+    }
+    tell("ranks " GPU " 30 fixed normal -\nranks " OTHER_GPU " 30 fixed normal -\nrival " GPU
+         " 30 fixed normal -\nthird " GPU " 30 fixed normal -\n.\n");
+    WAIT_UNTIL(TURN("rival") != 0 && TURN("third") != 0,
+               (queue("ranks", GPU, 0), queue("rival", GPU, 0), queue("third", GPU, 0)));
+    CHECK(TURN("ranks") == 0 && read_agent("ranks", 0).turn == 0, "its kernels may wait for each other");
+    tell("ranks " GPU " 30 fixed normal -\nrival " GPU " 30 fixed normal -\nthird " GPU " 30 fixed normal -\n.\n");
+    WAIT_UNTIL(TURN("ranks") != 0, (queue("ranks", GPU, 0), queue("rival", GPU, 0), queue("third", GPU, 0)));
 }
 
 TEST(work_that_NVML_does_not_confirm_and_random_bytes_do_not_keep_low_priority_waiting) {

@@ -268,7 +268,12 @@ TEST(a_container_that_gets_its_cores_without_a_turn_is_never_kept_waiting) {
     divide_for(waits, 2, 5);
     CHECK(!takes_turns(&waits[0]) && !takes_turns(&waits[1]), "it gets what its cores are");
     waits[0].used = 0.13;
-    divide_for(waits, 2, 2.1);
+    divide_for(waits, 2, 1);
+    waits[0].used = 0.29;
+    divide_for(waits, 2, 3);
+    CHECK(!takes_turns(&waits[0]) && !takes_turns(&waits[1]), "it has fallen short for a moment");
+    waits[0].used = 0.13;
+    divide_for(waits, 2, 3.1);
     CHECK(takes_turns(&waits[0]) && takes_turns(&waits[1]), "it falls short, so both take turns");
     waits[0].used = 0.3;
     divide_for(waits, 2, 5);
@@ -323,6 +328,18 @@ TEST(there_are_no_turns_beside_a_container_without_a_limit_or_for_one_on_several
     three[0].priority = ARBITER_HIGH;
     arbiter_divide(three, 2);
     CHECK(!takes_turns(&three[0]) && !takes_turns(&three[1]), "high priority launches at once");
+}
+
+TEST(beside_a_container_on_several_GPUs_others_take_turns_for_the_whole_round) {
+    struct arbiter_container three[] = {container(0.3, ALIQUOT_POLICY_FIXED), container(0.3, ALIQUOT_POLICY_FIXED),
+                                        container(0.3, ALIQUOT_POLICY_FIXED)};
+    for (int i = 0; i < 3; i++) {
+        queue(&three[i], 0.3);
+    }
+    three[0].on_several_gpus = true;
+    divide_for(three, 3, 3);
+    CHECK(!three[0].waits && three[1].waits && three[2].waits, "its kernels may wait for each other");
+    CHECK_SHARE(three[1].turn + three[2].turn, 1);
 }
 
 TEST(a_container_of_low_priority_keeps_its_floor_over_10_s_while_it_gives_way) {

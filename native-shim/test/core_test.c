@@ -255,3 +255,32 @@ TEST(processes_beyond_the_last_slot_are_refused_and_not_counted) {
     CHECK(aliquot_account_reserve(0, 100 * MIB, false), "the whole limit after the peers have ended");
     unlink(path);
 }
+
+static void check_clocks(int64_t before, int64_t offset) {
+    struct timespec own;
+    clock_gettime(CLOCK_MONOTONIC, &own);
+    aliquot_os_find_clock_offset();
+    int64_t start = aliquot_os_clock(), ahead = own.tv_sec * INT64_C(1000000000) + own.tv_nsec - start;
+    CHECK(ahead <= offset && ahead > offset - 1000000000, "%lld ns ahead", (long long)ahead);
+    CHECK(start >= before && start - before < 30000000000, "%lld ns later", (long long)(start - before));
+    CHECK(llabs(start - aliquot_os_clock_coarse()) < 1000000000, "the coarse clock");
+    aliquot_os_sleep(20000000);
+    int64_t slept = aliquot_os_clock() - start;
+    CHECK(slept >= 20000000 && slept < 30000000000, "slept for %lld ns", (long long)slept);
+}
+
+TEST(in_a_time_namespace_the_clock_is_the_nodes) {
+    static const int offsets[] = {1000000, -1};
+    for (int i = 0; i < 2; i++) {
+        int64_t before = aliquot_os_clock();
+        int status = 0;
+        check_time_namespace(offsets[i]);
+        check_clocks(before, 0); /* the namespace is of later children */
+        pid_t child = fork();
+        if (child == 0) {
+            check_clocks(before, offsets[i] * INT64_C(1000000000));
+            exit(EXIT_SUCCESS);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == 0, "%d s ahead: status %d", offsets[i], status);
+    }
+}

@@ -282,6 +282,32 @@ TEST(a_forked_and_executed_program_launches_under_the_same_limit) {
     check_that_they_shared(map_region(), start);
 }
 
+TEST(a_program_in_a_time_namespace_follows_the_arbiter_like_any_other) {
+    int status = 0;
+    sandbox(100 * MIB, 0);
+    CHECK(truncate(sandbox_region, ALIQUOT_REGION_SIZE) == 0, "%s", sandbox_region);
+    struct aliquot_agent_device *agent = map_agent();
+    struct aliquot_region *region = map_region();
+    double start = seconds();
+    check_time_namespace(1000);
+    pid_t child = fork();
+    if (child == 0) {
+        use_context();
+        CHECK_EQUAL(launch(NULL, 1, kernel_time), CUDA_SUCCESS);
+        exit(EXIT_SUCCESS);
+    }
+    for (int waited = 0; waited < 200 && waitpid(child, &status, WNOHANG) == 0;) {
+        agent->turn = ALIQUOT_GRANT(seconds() * 1e3, ALIQUOT_TURN_WAITS);
+        waited += region->device[0].wanted != 0;
+        usleep(1000);
+    }
+    double wanted = (double)region->device[0].wanted / 1e9;
+    CHECK(wanted >= start && wanted <= seconds(), "the launch is at %.3f s, the test at %.3f s", wanted, seconds());
+    CHECK_EQUAL(throttled(region), 0); /* yet: it waits */
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    CHECK(status == 0 && throttled(region) > 200000000, "status %d, %.0f ms", status, (double)throttled(region) / 1e6);
+}
+
 /* CUDA does not work in a child of a process that has initialized it. */
 TEST(a_forked_child_whose_calls_fail_is_not_charged_and_does_not_disturb_its_parents_launches) {
     sandbox(100 * MIB, 0);

@@ -89,7 +89,8 @@ struct aliquot_device {
     };
     uint8_t reserved0[48];
 
-    /* Written by the container's processes. Times are CLOCK_MONOTONIC, which all processes of a machine share. */
+    /* Written by the container's processes. Times are the node's CLOCK_MONOTONIC, also if they run in a
+       time namespace. */
     uint64_t tat;       /* ns: when the GPU time charged so far is earned (GCRA's theoretical arrival time) */
     uint64_t gpu_time;  /* ns of GPU time charged to all processes; only grows */
     uint64_t throttled; /* ns for which launches were throttled, over all threads; only grows */

@@ -181,6 +181,7 @@ static void handle_forks(void) {
 static enum aliquot_mode determine_mode(void) {
     char region_path[PATH_SIZE];
     char error[ALIQUOT_LIMITS_ERROR];
+    aliquot_os_find_clock_offset();
     int bypassed = current_bypass();
     if (bypassed != BYPASS_NO) {
         if (bypassed == BYPASS_OPEN) {

@@ -6,6 +6,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -159,6 +160,39 @@ bool aliquot_os_is_locked(int fd, int64_t offset) {
     return syscall(SYS_fcntl, fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
+/* ns by which CLOCK_MONOTONIC is ahead of the node's */
+static _Atomic int64_t clock_offset;
+
+/* Reads a decimal number modulo 2^64, and moves the text behind it. */
+static uint64_t next_number(const char **text) {
+    const char *c = *text + strspn(*text, " ");
+    bool negative = *c == '-';
+    uint64_t number = 0;
+    for (c += negative; *c >= '0' && *c <= '9'; c++) {
+        number = number * 10 + (uint64_t)(*c - '0');
+    }
+    *text = c;
+    return negative ? 0 - number : number;
+}
+
+void aliquot_os_find_clock_offset(void) {
+    struct aliquot_os_file own, childrens;
+    char text[256] = "";
+    /* The file is of the namespace in which the process's next child will be: time_namespaces(7). */
+    int fd = aliquot_os_stat("/proc/self/ns/time", &own) == 0 &&
+                     aliquot_os_stat("/proc/self/ns/time_for_children", &childrens) == 0 && own.inode == childrens.inode
+                 ? open_at(AT_FDCWD, "/proc/self/timens_offsets", O_RDONLY)
+                 : -1;
+    if (fd >= 0) {
+        aliquot_os_read(fd, text, sizeof text - 1);
+        aliquot_os_close(fd);
+    }
+    static const char line[] = "monotonic";
+    const char *numbers = strncmp(text, line, sizeof line - 1) == 0 ? text + sizeof line - 1 : "";
+    uint64_t seconds = next_number(&numbers), nanoseconds = next_number(&numbers);
+    atomic_store_explicit(&clock_offset, (int64_t)(seconds * 1000000000 + nanoseconds), memory_order_relaxed);
+}
+
 static int64_t clock_of(clockid_t clock) {
     struct timespec now;
     clock_gettime(clock, &now);
@@ -166,11 +200,11 @@ static int64_t clock_of(clockid_t clock) {
 }
 
 int64_t aliquot_os_clock_coarse(void) {
-    return clock_of(CLOCK_MONOTONIC_COARSE);
+    return clock_of(CLOCK_MONOTONIC_COARSE) - atomic_load_explicit(&clock_offset, memory_order_relaxed);
 }
 
 int64_t aliquot_os_clock(void) {
-    return clock_of(CLOCK_MONOTONIC);
+    return clock_of(CLOCK_MONOTONIC) - atomic_load_explicit(&clock_offset, memory_order_relaxed);
 }
 
 uint64_t aliquot_os_time(void) {
@@ -195,6 +229,7 @@ void aliquot_os_sleep(int64_t nanoseconds) {
 
 /* Calls the C library, so that tests can replace the clock. clock_nanosleep has been in libc since 2.17. */
 void aliquot_os_sleep_until(int64_t time) {
+    time += atomic_load_explicit(&clock_offset, memory_order_relaxed);
     struct timespec until = {.tv_sec = time / 1000000000, .tv_nsec = time % 1000000000};
     int before = 0;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);

@@ -66,9 +66,14 @@ void aliquot_os_unlock(int fd, int64_t offset);
 /* Whether an open file description other than fd's holds such a lock. */
 bool aliquot_os_is_locked(int fd, int64_t offset);
 
-/* CLOCK_MONOTONIC in nanoseconds. The coarse clock is cheap, and exact to a timer tick (1 to 10 ms). */
+/* The node's CLOCK_MONOTONIC in nanoseconds, also in a time namespace. The coarse clock is cheap, and exact to a timer
+   tick (1 to 10 ms). */
 int64_t aliquot_os_clock_coarse(void);
 int64_t aliquot_os_clock(void);
+
+/* Finds out, before the first look at a clock, what the clocks of this process's time namespace are ahead. Where the
+   kernel does not say it, such as without /proc, they are taken for the node's. */
+void aliquot_os_find_clock_offset(void);
 
 /* Sleeps for a time or until a time of aliquot_os_clock(), or less if a signal arrives. Not a cancellation point. */
 void aliquot_os_sleep(int64_t nanoseconds);

@@ -2,8 +2,8 @@
  * Measures what the arbiter costs and how late it is: bench-arbiter ARBITER [SECONDS]. arbiter_busy.sh runs it on a
  * busy node.
  *
- * 8 GPUs with 10 containers each, which all have launches waiting; in the second and third scenario one of them per GPU
- * is of high and one of low priority. Prints the arbiter's CPU time and memory, and how late it wakes up
+ * 8 GPUs with 10 containers each, which all keep work queued and so take turns; in the second and third scenario one of
+ * them per GPU is of high and one of low priority. Prints the arbiter's CPU time and memory, and how late it wakes up
  * (late_sleep.c): in the first scenario every 20 ms, in the others about every millisecond.
  */
 #include "aliquot/agent.h"
@@ -93,8 +93,9 @@ static void work(enum scenario scenario, uint64_t time) {
         int gpu = i / PER_GPU;
         bool high = scenario != NO_HIGH && i % PER_GPU == 0;
         if (!high) {
-            regions[i]->wanted = time;
-            regions[i]->throttled++;
+            regions[i]->wanted = regions[i]->queued = time;
+            regions[i]->throttled = time;
+            regions[i]->gpu_time = time / PER_GPU;
         } else if (scenario == WORKING_HIGH && time >= next[gpu]) {
             regions[i]->in_flight = time + 10 * MS;
             next[gpu] = time + 10 * MS + (uint64_t)rand() % (30 * MS);

@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_RANKS = 4, BLOCKS = 108, COLLECTIVE_BLOCKS = 16, POLL_NS = 2000000 };
+enum { MAX_RANKS = 4, MAX_RIVALS = 2, BLOCKS = 108, COLLECTIVE_BLOCKS = 16, POLL_NS = 2000000 };
 
 static const char help[] =
     "usage: ranks [OPTIONS]\n"
@@ -40,6 +40,7 @@ static const char help[] =
     "  --disguised        they have neither\n"
     "  --beside           a second thread of each rank launches kernels of the same length without end\n"
     "  --rival P          another container has this limit on each GPU, and keeps it busy\n"
+    "  --rivals N         so many of them, 1 or 2 on each GPU (default 1)\n"
     "  --seconds S        duration of each measurement (default 10)\n"
     "  --warm-up S        time before it (default 2)\n"
     "  --least R          smallest relative speed (default 0)\n"
@@ -50,10 +51,11 @@ static const char help[] =
     "exit status: 0 if all figures are within their bounds, 1 if one is not, 2 if the measurement failed\n";
 
 static struct options {
-    int limit, rival, ranks, kernels, collectives, uneven, seed;
+    int limit, rival, rivals, ranks, kernels, collectives, uneven, seed;
     double kernel, collective, seconds, warm_up, least, most, waited;
     bool threads, processes, sync, attribute, disguised, beside;
 } options = {.limit = 30,
+             .rivals = 1,
              .ranks = 2,
              .kernels = 8,
              .kernel = 500,
@@ -67,8 +69,8 @@ static struct options {
 
 /* What ranks and meter tell each other, in shared memory. */
 static struct figures {
-    pid_t rivals[MAX_RANKS]; /* 0: none */
-    double waited;           /* longest time, in ms, for which a rank's kernel waited on its GPU for another rank's */
+    pid_t rivals[MAX_RANKS][MAX_RIVALS]; /* 0: none */
+    double waited; /* longest time, in ms, for which a rank's kernel waited on its GPU for another rank's */
     struct {
         _Atomic uint64_t steps;
         double speed, share; /* steps per second, percent of the GPU */
@@ -222,9 +224,13 @@ static bool spread_of(gpu_file *const gpus[MAX_RANKS], uint64_t number, uint64_t
 }
 
 /* Time in which the program kept a GPU busy. */
-static uint64_t busy_ns(gpu_file *gpu, pid_t rival) {
-    int slot = rival != 0 ? setup_slot_of(gpu, rival) : -1;
-    return gpu_busy_ns(gpu, -1) - (slot < 0 ? 0 : gpu_busy_ns(gpu, slot));
+static uint64_t busy_ns(gpu_file *gpu, const pid_t rivals[MAX_RIVALS]) {
+    uint64_t busy = gpu_busy_ns(gpu, -1);
+    for (int i = 0; i < MAX_RIVALS; i++) {
+        int slot = rivals[i] != 0 ? setup_slot_of(gpu, rivals[i]) : -1;
+        busy -= slot < 0 ? 0 : gpu_busy_ns(gpu, slot);
+    }
+    return busy;
 }
 
 static void measure(void) {
@@ -273,8 +279,10 @@ static void create_container(const char *folder, const char *name, int first, in
 
 /* Runs the program with a limit; 0: none. The figures stay. */
 static const struct figures *run(int limit) {
-    char folder[PATH_LENGTH], role[] = "rank-0", rival[] = "rival-0", gpu[] = "0", list[2 * MAX_RANKS * 128] = "";
-    int processes = options.processes ? options.ranks : 1, rivals = options.rival > 0 ? options.ranks : 0, ends[2];
+    char folder[PATH_LENGTH], role[] = "rank-0", rival[] = "rival-0-0", gpu[] = "0";
+    char list[(1 + MAX_RIVALS) * MAX_RANKS * 128] = "";
+    int processes = options.processes ? options.ranks : 1, ends[2];
+    int rivals = options.rival > 0 ? options.ranks * options.rivals : 0;
     setup_create(folder, options.ranks, 2 + processes + rivals, options.seed);
     figures = setup_share(folder, sizeof *figures);
     create_container(folder, "ranks", 0, options.ranks, limit, list, sizeof list);
@@ -285,10 +293,12 @@ static const struct figures *run(int limit) {
         pids[i] = setup_start(folder, role, "ranks");
     }
     for (int i = 0; i < rivals; i++) {
-        rival[6] = gpu[0] = (char)('0' + i);
-        create_container(folder, rival, i, 1, options.rival, list, sizeof list);
+        int of_gpu = i % options.ranks, number = i / options.ranks;
+        rival[6] = gpu[0] = (char)('0' + of_gpu);
+        rival[8] = (char)('0' + number);
+        create_container(folder, rival, of_gpu, 1, options.rival, list, sizeof list);
         setenv("CUDA_VISIBLE_DEVICES", gpu, 1);
-        figures->rivals[i] = setup_start(folder, rival, rival);
+        figures->rivals[of_gpu][number] = setup_start(folder, rival, rival);
     }
     int status = 1;
     if (pipe2(ends, O_CLOEXEC) != 0 || dprintf(ends[1], "%s.\n", list) < 0) { /* the list stays */
@@ -303,7 +313,7 @@ static const struct figures *run(int limit) {
         setup_stop(pids[i]);
     }
     for (int i = 0; i < rivals; i++) {
-        setup_stop(figures->rivals[i]);
+        setup_stop(figures->rivals[i % options.ranks][i / options.ranks]);
     }
     setup_remove(folder);
     if (status != 0) {
@@ -335,6 +345,7 @@ static void parse(char **arguments) {
                                          {"collective", .number = &options.collective, .max = 1e9},
                                          {"uneven", .integer = &options.uneven, .max = 1e6},
                                          {"rival", .integer = &options.rival, .max = 100},
+                                         {"rivals", .integer = &options.rivals, .min = 1, .max = MAX_RIVALS},
                                          {"sync", .flag = &options.sync},
                                          {"attribute", .flag = &options.attribute},
                                          {"disguised", .flag = &options.disguised},
