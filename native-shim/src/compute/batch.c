@@ -139,6 +139,9 @@ static __attribute__((noinline)) int open_batch(struct thread_batches *thread, s
     }
     if (atomic_load(&meter->pending_batches) > 0) {
         aliquot_measure_poll(launch->context);
+        if (aliquot_batch_two_are_unfinished()) {
+            aliquot_compute_record_queued(meter->device);
+        }
     }
     aliquot_compute_is_alone(meter->device); /* the batch is exact only if this is known before its first launch */
     int64_t now = aliquot_os_clock();

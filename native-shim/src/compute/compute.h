@@ -97,7 +97,8 @@ void aliquot_compute_repay(int device);
 void aliquot_compute_add_used(int device, uint64_t nanoseconds);
 
 /* Notes in the region that a launch waits behind work that its thread has not waited for: the program keeps work
-   queued. */
+   queued. Seen where a launch is held back, and where a batch begins (measure.h) while two of the thread are
+   unfinished. */
 void aliquot_compute_record_queued(int device);
 
 /* Adds the time for which this thread was throttled. */
