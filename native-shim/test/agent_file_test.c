@@ -49,12 +49,12 @@ static void open_account(void) {
     CHECK(aliquot_account_set_limits(&limits, error), "%s", error);
 }
 
-TEST(the_golden_file_is_read) {
+static void check_golden(const char *name) {
     static const uint8_t first[16] = {0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17,
                                       0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f};
     static const uint8_t last[16] = {0x80, 0x7f, 0x7e, 0x7d, 0x7c, 0x7b, 0x7a, 0x79,
                                      0x78, 0x77, 0x76, 0x75, 0x74, 0x73, 0x72, 0x71};
-    CHECK(aliquot_agent_open(GOLDEN_AGENT, NULL), "%s", GOLDEN_AGENT);
+    CHECK(aliquot_agent_open(name, NULL), "%s", name);
     const struct aliquot_agent_device *device = aliquot_agent_device(first);
     CHECK_EQUAL(aliquot_agent_holds(), ALIQUOT_AGENT_HOLDS_WHOLE_CARDS);
     CHECK_EQUAL(ALIQUOT_GRANT_SHARE(device->grant), 300000);
@@ -69,6 +69,16 @@ TEST(the_golden_file_is_read) {
     CHECK((device->turn & ALIQUOT_TURN_WAITS) != 0, "it waits for its turn");
     CHECK_EQUAL(aliquot_agent_device(last)->active, UINT64_MAX);
     CHECK(aliquot_agent_device(uuid) == &aliquot_agent_nothing, "a GPU that the file does not name");
+}
+
+TEST(the_golden_file_is_read) {
+    check_golden(GOLDEN "/agent.bin");
+}
+
+/* Of the newest release, or the commit before the first one: a container's file stays when the node agent is upgraded.
+ */
+TEST(the_file_of_the_earlier_version_is_read) {
+    check_golden(GOLDEN "/earlier/agent.bin");
 }
 
 TEST(a_file_that_is_missing_or_of_another_version_says_nothing) {

@@ -50,8 +50,7 @@
 #define ALIQUOT_TURN_FROM(word) ((uint32_t)(word) >> 10 & 511)
 #define ALIQUOT_TURN_LENGTH(word) ((uint32_t)(word)&1023)
 
-/* What the scheduler has given the container, in the header's word holds; 0: the agent has not said it yet, or is of an
-   earlier version. */
+/* What the scheduler has given the container, in the header's word holds; 0: the agent has not said it yet. */
 #define ALIQUOT_AGENT_HOLDS_SHARES 1      /* at least one GPU that is no whole card */
 #define ALIQUOT_AGENT_HOLDS_WHOLE_CARDS 2 /* and nothing else */
 

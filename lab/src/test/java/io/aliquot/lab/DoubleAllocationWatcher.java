@@ -27,7 +27,7 @@ import tools.jackson.databind.json.JsonMapper;
 final class DoubleAllocationWatcher implements Watcher<Pod>, AutoCloseable {
     private static final String ALLOCATION_PREFIX = "aliquot.io/vgpu.";
     private static final Pattern LINE =
-            Pattern.compile("(GPU-[0-9a-f-]{36}) (?:.* )?memory=([0-9]+)Mi (?:.* )?cores=([0-9]+)( .*)?");
+            Pattern.compile("((?:GPU|MIG)-[0-9a-f-]{36}) (?:.* )?memory=([0-9]+)Mi (?:.* )?cores=([0-9]+)( .*)?");
     private static final JsonMapper JSON = new JsonMapper();
 
     private record GpuCapacity(long memory, long slots) {}

@@ -47,8 +47,7 @@ public final class Labels {
 
     /**
      * On a Binding, by the scheduler: the policy {@code aliquot-fence} selects Bindings with it. From Kubernetes 1.35 on the
-     * API server copies it to the pod. The prefix is one that the policies of earlier versions let the scheduler set, so
-     * that a rollback refuses no Binding.
+     * API server copies it to the pod.
      */
     public static final String FENCED = "topology.aliquot.io/fenced";
 

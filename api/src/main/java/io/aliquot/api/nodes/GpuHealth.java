@@ -43,7 +43,7 @@ public sealed interface GpuHealth {
             return "unhealthy" + (isSinceKnown() ? " since " + since : "") + ": " + reason;
         }
 
-        /** Whether {@link #since} is known; an agent of an earlier version does not report it. */
+        /** Whether {@link #since} is known; the epoch stands for a time that is not. */
         public boolean isSinceKnown() {
             return !since.equals(Instant.EPOCH);
         }

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.marcnuri.helm.Helm;
 import com.marcnuri.helm.InstallCommand;
+import com.marcnuri.helm.UpgradeCommand;
 import io.aliquot.api.foreign.FeatureDiscovery;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.testing.ApiServer;
@@ -17,6 +18,7 @@ import io.fabric8.kubernetes.api.model.rbac.ClusterRole;
 import io.fabric8.kubernetes.api.model.rbac.PolicyRule;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -1334,6 +1336,7 @@ class AdmissionPoliciesIT {
         }
     }
 
+    /** Upgrades of the API server's objects; {@code UpgradeIT} has what runs meanwhile. */
     @Nested
     class Upgrades {
         private static final String CONFIGURATION =
@@ -1367,6 +1370,67 @@ class AdmissionPoliciesIT {
             assertThat(admin.get("/apis/apps/v1/namespaces/" + Chart.NAMESPACE + "/deployments/aliquot-scheduler")
                             .body())
                     .contains("\"replicas\":8");
+        }
+
+        /** No field that is immutable differs, in either direction, and clients find the versions of the API that they know. */
+        @Test
+        void toTheEarlierChartAndBackChangesEveryObjectInPlace() {
+            List<String> served = apiServices();
+
+            upgrade(Chart.EARLIER).call();
+            assertThat(apiServices()).isNotEmpty();
+            List<String> earlier = apiServices();
+            upgrade(Chart.FOLDER).resetThenReuseValues().call();
+
+            assertThat(apiServices()).containsAll(earlier).isEqualTo(served);
+            awaitPolicies();
+        }
+
+        @Test
+        void theValuesOfAChartWithOtherNamesAreRefusedWithTheOptionThatHelps() throws IOException {
+            String version = Files.readAllLines(Chart.FOLDER.resolve("values.yaml")).stream()
+                    .filter(line -> line.startsWith("valuesVersion:"))
+                    .findFirst()
+                    .orElseThrow();
+
+            upgrade(Chart.EARLIER).call();
+            UpgradeCommand reuse = upgrade(Chart.FOLDER).reuseValues();
+            if (Chart.earlierValues().contains(version)) {
+                reuse.call();
+            } else {
+                assertThatThrownBy(reuse::call)
+                        .hasMessageContaining(
+                                "run helm upgrade with --reset-then-reuse-values instead of --reuse-values")
+                        .hasMessageNotContaining("schema");
+            }
+            upgrade(Chart.FOLDER).resetThenReuseValues().call();
+            upgrade(Chart.FOLDER).reuseValues().call();
+        }
+
+        private static UpgradeCommand upgrade(Path chart) {
+            try {
+                return new Helm(chart)
+                        .upgrade()
+                        .withName(Chart.RELEASE)
+                        .withNamespace(Chart.NAMESPACE)
+                        .withKubeConfigContents(server.kubeconfig());
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        }
+
+        private static List<String> apiServices() {
+            return new KubernetesSerialization()
+                            .unmarshal(
+                                    admin.get("/apis/apiregistration.k8s.io/v1/apiservices")
+                                            .expectSuccess()
+                                            .body(),
+                                    GenericKubernetesResourceList.class)
+                            .getItems()
+                            .stream()
+                            .map(service -> service.getMetadata().getName())
+                            .filter(name -> name.endsWith(".gpu.aliquot.io"))
+                            .toList();
         }
     }
 

@@ -1,5 +1,7 @@
 package io.aliquot.lab.chart;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import com.marcnuri.helm.DryRun;
 import com.marcnuri.helm.Helm;
 import com.marcnuri.helm.TemplateCommand;
@@ -29,6 +31,9 @@ final class Chart {
 
     static final Path FOLDER = root().resolve("charts/aliquot");
 
+    /** The chart of the newest release, packaged; until there is one, that of the commit before the first release. */
+    static final Path EARLIER = root().resolve("lab/src/test/charts/earlier.tgz");
+
     /** A copy in which what {@code helm test} creates is an object as all others: Helm as a library prints no hooks. */
     private static final Path WITHOUT_HOOKS = withoutHooks();
 
@@ -47,6 +52,16 @@ final class Chart {
                             () -> new IllegalStateException("no charts/aliquot in the working directory or above it"));
         }
         return root;
+    }
+
+    /** The values.yaml of {@link #EARLIER}. */
+    static String earlierValues() {
+        try {
+            Process tar = new ProcessBuilder("tar", "-xzOf", EARLIER.toString(), RELEASE + "/values.yaml").start();
+            return new String(tar.getInputStream().readAllBytes(), UTF_8);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     private static Path withoutHooks() {

@@ -28,6 +28,9 @@ class ValuesTest {
     /** What the chart renders of values, or why it refuses them. */
     private static final Map<Map<String, Object>, String> RENDERED = new HashMap<>();
 
+    /** No value of users. */
+    private static final String VERSION = "valuesVersion";
+
     private static final Pattern ROW = Pattern.compile("(?m)^\\|.*\\| `([A-Za-z.]+)` \\| `(.*)` \\|$");
 
     private final Path file;
@@ -38,7 +41,26 @@ class ValuesTest {
 
     /** The paths of all values, such as {@code scheduler.image.tag}. */
     static List<String> paths() {
-        return List.copyOf(leaves(DEFAULTS).keySet());
+        return paths(DEFAULTS);
+    }
+
+    private static List<String> paths(Map<String, Object> values) {
+        return leaves(values).keySet().stream()
+                .filter(path -> !path.equals(VERSION))
+                .toList();
+    }
+
+    /** Otherwise {@code helm upgrade --reuse-values} from the earlier chart ends with a list of what its values lack. */
+    @Test
+    void theVersionOfTheValuesChangesWithTheirNames() {
+        Map<String, Object> earlier = parse(Chart.earlierValues());
+
+        if (!paths(earlier).equals(paths())) {
+            assertThat(DEFAULTS.get(VERSION))
+                    .as(VERSION + ", since the earlier chart's values have other names; also in values.schema.json and"
+                            + " templates/refusals/first")
+                    .isNotEqualTo(earlier.get(VERSION));
+        }
     }
 
     /** One that a scenario sets and that changes nothing is read by no template. */

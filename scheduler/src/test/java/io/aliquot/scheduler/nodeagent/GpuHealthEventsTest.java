@@ -117,7 +117,7 @@ class GpuHealthEventsTest {
         assertThat(fixture.cluster.notes).hasSize(2);
     }
 
-    /** An agent of an earlier version does not say since when. */
+    /** Its time is older than what the leader has seen itself. */
     @Test
     void aGpuOfUnknownSinceGetsAnEventWhenTheLeaderSawItHealthyBefore() {
         run(unhealthy(0, Instant.EPOCH.minusSeconds(3600)), healthy(1));
