@@ -374,9 +374,12 @@ class ChartTest {
         Pattern varying = Pattern.compile(
                 "\\b(now|ago|date\\w*|uuidv4|rand\\w+|gen[A-Z]\\w+|shuffle|bcrypt|htpasswd|encryptAES|getHostByName)\\b");
         try (Stream<Path> templates = Files.walk(Chart.FOLDER.resolve("templates"))) {
-            assertThat(templates.filter(Files::isRegularFile)).isNotEmpty().allSatisfy(template -> assertThat(
-                            action.matcher(Files.readString(template)).results().map(found -> found.group().replaceAll("\"[^\"]*\"", "")))
-                    .noneMatch(found -> varying.matcher(found).find()));
+            assertThat(templates.filter(Files::isRegularFile))
+                    .isNotEmpty()
+                    .allSatisfy(template -> assertThat(action.matcher(Files.readString(template))
+                                    .results()
+                                    .map(found -> found.group().replaceAll("\"[^\"]*\"", "")))
+                            .noneMatch(found -> varying.matcher(found).find()));
         }
     }
 

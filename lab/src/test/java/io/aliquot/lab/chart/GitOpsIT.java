@@ -66,8 +66,7 @@ class GitOpsIT {
     }
 
     @ParameterizedTest
-    @ValueSource(
-            strings = {"default-runtime", "driver-root", "everything", "fake-driver", "hami", "private-registry"})
+    @ValueSource(strings = {"default-runtime", "driver-root", "everything", "fake-driver", "hami", "private-registry"})
     @Tag("long")
     @EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
     void appliesEachScenarioOverAReleaseOfHelm3(String scenario) throws Exception {
@@ -130,8 +129,8 @@ class GitOpsIT {
     }
 
     private static String onRelease(Program helm, String verb, String[] values, String... more) throws Exception {
-        var arguments = new ArrayList<>(
-                List.of(verb, Chart.RELEASE, Chart.FOLDER.toString(), "--namespace", Chart.NAMESPACE));
+        var arguments =
+                new ArrayList<>(List.of(verb, Chart.RELEASE, Chart.FOLDER.toString(), "--namespace", Chart.NAMESPACE));
         arguments.addAll(List.of(values));
         arguments.addAll(List.of(more));
         return helm.run(arguments.toArray(String[]::new));
@@ -151,8 +150,7 @@ class GitOpsIT {
     private static void writeCaBundles() {
         Caller job = server.account("aliquot-ca-bundles");
         job.strategicPatch(WEBHOOKS, """
-                        {"webhooks": [{"name": "gpu.aliquot.io", "clientConfig": {"caBundle": "%s"}}]}""".formatted(BUNDLE))
-                .expectSuccess();
+                        {"webhooks": [{"name": "gpu.aliquot.io", "clientConfig": {"caBundle": "%s"}}]}""".formatted(BUNDLE)).expectSuccess();
         job.patch(API_SERVICE, """
                         {"spec": {"caBundle": "%s"}}""".formatted(BUNDLE)).expectSuccess();
     }

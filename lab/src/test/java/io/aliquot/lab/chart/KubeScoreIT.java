@@ -7,6 +7,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.regex.Pattern;
@@ -27,24 +28,26 @@ class KubeScoreIT {
 
     @Test
     void theReadmeNamesEachCriticalLineAndNoOther(@TempDir Path folder) throws Exception {
-        Path manifests = Files.writeString(folder.resolve("manifests.yaml"), Chart.template().call());
+        Path manifests = Files.writeString(
+                folder.resolve("manifests.yaml"), Chart.template().call());
         String readme = Files.readString(Chart.FOLDER.resolve("README.md"));
         String section = readme.substring(readme.indexOf("\n## What kube-score says"));
 
-        Map<String, TreeSet<String>> documented = new TreeMap<>();
+        Map<String, Set<String>> documented = new TreeMap<>();
         ROW.matcher(section)
                 .results()
-                .forEach(row -> documented.put(row.group(1), new TreeSet<>(List.of(row.group(2).split(", ", -1)))));
+                .forEach(row -> documented.put(
+                        row.group(1), new TreeSet<>(List.of(row.group(2).split(", ", -1)))));
 
         assertThat(criticals(folder, manifests)).isNotEmpty().isEqualTo(documented);
     }
 
     /** The objects, or their containers where the line names one, by what it says of them. */
-    private static Map<String, TreeSet<String>> criticals(Path folder, Path manifests) throws Exception {
+    private static Map<String, Set<String>> criticals(Path folder, Path manifests) throws Exception {
         var kubeScore = new Program(ApiServer.programs("chart_programs").resolve("kube-score"), folder.resolve("none"));
         // It fails where it finds something critical.
         String lines = kubeScore.runWithStatus(1, "score", "--output-format", "ci", manifests.toString());
-        Map<String, TreeSet<String>> criticals = new TreeMap<>();
+        Map<String, Set<String>> criticals = new TreeMap<>();
         CRITICAL.matcher(lines).results().forEach(line -> {
             String of = line.group(3) == null ? line.group(1) : line.group(3);
             criticals.computeIfAbsent(line.group(4), unused -> new TreeSet<>()).add(of);
