@@ -164,6 +164,8 @@ informer_program() { printf '%s/programs/informer-%s-%s' "$cache" "$1" "$(test_p
 host_devices_program() { printf '%s/programs/hostdevices-%s' "$cache" "$(test_program_hash hostdevices)"; }
 # A folder with nvidia-ctk, which writes CDI specifications, and nvidia-cdi-hook, which these name
 nvidia_ctk_programs() { printf '%s/programs/nvidia-ctk-%s' "$cache" "$nvidia_toolkit_version"; }
+# A folder with helm, of version 4, and kube-score
+chart_programs() { printf '%s/programs/helm-%s-kube-score-%s' "$cache" "$helm4_version" "$kube_score_version"; }
 test_program_hash() { (cd "$root" && hash_of lab/kube/{go.mod,go.sum} "lab/kube/$1"); } # FOLDER
 
 build_informer() { # VERSION
@@ -173,6 +175,16 @@ build_informer() { # VERSION
 }
 
 build_host_devices() { build_test_program "$(host_devices_program)" hostdevices; }
+
+build_chart_programs() {
+    local out
+    out=$(chart_programs)
+    go_environment
+    rm -rf "$out.tmp"
+    (cd / && CGO_ENABLED=0 GOBIN=$out.tmp go install -trimpath -ldflags '-s -w' "helm.sh/helm/v4/cmd/helm@v$helm4_version" &&
+        CGO_ENABLED=0 GOBIN=$out.tmp go install -trimpath -ldflags '-s -w' "github.com/zegl/kube-score/cmd/kube-score@v$kube_score_version")
+    publish "$out.tmp" "$out"
+}
 
 # Builds one static program from a folder of lab/kube.
 build_test_program() { # OUT FOLDER ARGUMENT OF go build...
@@ -195,6 +207,8 @@ build_test_programs() { # [PART of the long tier]
             step hostdevices "Building a device plugin for the tests, once" contained build_host_devices
         [ -d "$(nvidia_ctk_programs)" ] ||
             step nvidia-ctk "Building NVIDIA's generator of CDI specifications, once" contained build_nvidia_ctk
+        [ -d "$(chart_programs)" ] ||
+            step chart-programs "Building Helm 4 and kube-score, once; about 4 minutes" contained build_chart_programs
     fi
     [ "${1:-}" != conformance ] || [ -d "$(conformance_programs)" ] ||
         step conformance "Building Kubernetes' conformance tests, once; about 10 minutes on 2 cores" contained build_conformance_programs

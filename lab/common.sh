@@ -36,6 +36,8 @@ helm_version=$(version_of helm.sh/helm/v3)
 nvidia_toolkit_version=1.20.1
 containerd_version=2.2.0
 runc_version=1.3.0
+helm4_version=4.3.2
+kube_score_version=1.20.0
 
 export KUBECONFIG=$lab/admin.kubeconfig
 

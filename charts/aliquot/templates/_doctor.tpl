@@ -14,6 +14,8 @@ metadata:
 spec:
   suspend: true
   schedule: "0 0 1 1 *"
+  # Resumed, it does not make up for the dates that it has missed.
+  startingDeadlineSeconds: 60
   jobTemplate:
     spec:
       # A second run would find the same.
@@ -40,7 +42,7 @@ spec:
             command: [sleep, "900"]
             env:
             - {name: NVIDIA_VISIBLE_DEVICES, value: void}
-            resources: {requests: {cpu: 1m, memory: 8Mi}, limits: {memory: 32Mi}}
+            resources: {{- include "aliquot.resources" (dict "resources" (dict "requests" (dict "cpu" "1m" "memory" "8Mi") "limits" (dict "memory" "32Mi")) "root" .root) | indent 14 }}
             securityContext:
               allowPrivilegeEscalation: false
               readOnlyRootFilesystem: true
@@ -57,7 +59,7 @@ spec:
             args: [doctor{{ if .suffix }}, --bundle, /bundle/aliquot.tar.gz{{ end }}]
             env:
             - {name: NVIDIA_VISIBLE_DEVICES, value: void}
-            resources: {{- include "aliquot.resources" (dict "resources" (dict "requests" (dict "cpu" "50m")) "first" 256 "further" 20 "requested" 66 "root" .root) | nindent 14 }}
+            resources: {{- include "aliquot.sizedResources" (dict "resources" (dict "requests" (dict "cpu" "50m")) "first" 256 "further" 20 "requested" 66 "root" .root) | indent 14 }}
             securityContext:
               allowPrivilegeEscalation: false
               readOnlyRootFilesystem: true

@@ -35,19 +35,45 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 {{- end }}
 
+{{/* An amount of memory in MiB as the API server writes it: 1Gi and not 1024Mi. */}}
+{{- define "aliquot.mebibytes" -}}
+{{ mod . 1024 | eq 0 | ternary (printf "%dGi" (div . 1024)) (printf "%dMi" (int64 .)) }}
+{{- end }}
+
 {{/*
-Resources of a container of the scheduler. Without a memory limit: `first` MiB for up to 100 nodes and `further` hundredths of
-a MiB for each further one, of which `requested` percent are requested (docs/install.md, "Memory of the scheduler").
+Resources of a container: those given, with the ephemeral storage that each container has unless they say otherwise. Amounts are
+strings, since the API server stores strings. Call with (dict "resources" RESOURCES "root" $).
 */}}
 {{- define "aliquot.resources" -}}
+{{- range $kind, $storage := dict "limits" .root.Values.ephemeralStorage.limit "requests" .root.Values.ephemeralStorage.request }}
+{{- $amounts := merge (dict) (get $.resources $kind | default dict) (ternary (dict "ephemeral-storage" $storage) dict (ne $storage "")) }}
+{{- if $amounts }}
+{{ $kind }}:
+{{- range $name, $amount := $amounts }}
+  {{ $name }}: {{ toString $amount | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+The same for a container of the scheduler. Without a memory limit: `first` MiB for up to 100 nodes and `further` hundredths of
+a MiB for each further one, of which `requested` percent are requested (docs/install.md, "Memory of the scheduler").
+*/}}
+{{- define "aliquot.sizedResources" -}}
 {{- $limits := .resources.limits | default dict }}
 {{- $requests := .resources.requests | default dict }}
 {{- if not $limits.memory }}
 {{- $memory := add .first (div (mul .further (sub (max 100 (int .root.Values.cluster.nodes)) 100)) 100) }}
-{{- $requests = merge (dict) $requests (dict "memory" (printf "%dMi" (div (mul $memory .requested) 100))) }}
-{{- $limits = merge (dict) $limits (dict "memory" (printf "%dMi" $memory)) }}
+{{- $requests = merge (dict) $requests (dict "memory" (div (mul $memory .requested) 100 | include "aliquot.mebibytes")) }}
+{{- $limits = merge (dict) $limits (dict "memory" (include "aliquot.mebibytes" $memory)) }}
 {{- end }}
-{{- dict "requests" $requests "limits" $limits | toYaml }}
+{{- include "aliquot.resources" (dict "resources" (dict "requests" $requests "limits" $limits) "root" .root) }}
+{{- end }}
+
+{{/* Not empty where cluster.nodes decides about a container's memory. */}}
+{{- define "aliquot.sizedByNodes" -}}
+{{- if not (and (dig "limits" "memory" "" .Values.scheduler.resources) (dig "limits" "memory" "" .Values.kubeScheduler.resources)) }}yes{{ end -}}
 {{- end }}
 
 {{/* Peers of a NetworkPolicy: the API servers. Call with ranges of addresses. */}}
@@ -148,6 +174,16 @@ runtime of nodes, which an empty runtimeClass.name or a ClusterPolicy says; and 
 {{- end }}
 {{- if $hide }}true{{ end }}
 {{- end }}
+{{- end }}
+
+{{/*
+Of a policy's matchConstraints: what the API server would add. Server-side apply takes the map as one value (structType=atomic in
+k8s.io/api), so a map without its defaults differs from the stored one and conflicts with the program that has written it first,
+such as Helm 3. The same goes for the apiVersion of a fieldRef, the divisor of a resourceFieldRef and the notation of an amount.
+*/}}
+{{- define "aliquot.matchDefaults" -}}
+matchPolicy: Equivalent
+namespaceSelector: {}
 {{- end }}
 
 {{/*

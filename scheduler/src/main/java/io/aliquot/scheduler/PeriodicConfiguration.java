@@ -18,6 +18,7 @@ import io.aliquot.scheduler.periodic.PeriodicTasks;
 import io.aliquot.scheduler.preemption.Evictor;
 import io.aliquot.scheduler.recovery.Auditor;
 import io.aliquot.scheduler.recovery.WriteReconciler;
+import io.aliquot.scheduler.sizing.ClusterSize;
 import java.time.Duration;
 import java.util.List;
 import java.util.function.LongSupplier;
@@ -44,6 +45,7 @@ class PeriodicConfiguration {
             AcceptedClients acceptedClients,
             WatchHealthCheck watches,
             FrontProxyKeeper frontProxy,
+            ClusterSize clusterSize,
             LogLevelFile logLevel,
             LongSupplier nanoTime) {
         List<PeriodicTask> tasks = List.of(
@@ -62,6 +64,7 @@ class PeriodicConfiguration {
                 new PeriodicTask("agent-clients", Duration.ofMillis(500), acceptedClients::update),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check),
                 new PeriodicTask("front-proxy", FrontProxyKeeper.PERIOD, frontProxy::refresh),
+                new PeriodicTask("cluster-size", Duration.ofSeconds(30), clusterSize::report),
                 new PeriodicTask("log-level", LogLevelFile.PERIOD, logLevel::read));
         return new PeriodicTasks(tasks, nanoTime);
     }

@@ -119,6 +119,15 @@ public final class ApiServer implements AutoCloseable {
 
     /** The folder with etcd and Kubernetes' programs, which {@code ./aliquot} makes in the user's cache. */
     public static Path programs() throws IOException, InterruptedException {
+        Path programs = programs("cluster_programs");
+        if (!Files.isExecutable(programs.resolve(API_SERVER))) {
+            throw new IllegalStateException("there is no " + API_SERVER + " in " + programs + ": run ./aliquot build");
+        }
+        return programs;
+    }
+
+    /** The folder that a function of {@code lab/build.sh} prints. */
+    public static Path programs(String function) throws IOException, InterruptedException {
         Path root = Path.of("").toAbsolutePath();
         while (!Files.isRegularFile(root.resolve("lab/all.sh"))) {
             root = root.getParent();
@@ -126,20 +135,16 @@ public final class ApiServer implements AutoCloseable {
                 throw new IllegalStateException("no lab/all.sh in the working directory or above it");
             }
         }
-        Process process = new ProcessBuilder("bash", "-c", ". lab/all.sh; cluster_programs")
+        Process process = new ProcessBuilder("bash", "-c", ". lab/all.sh; " + function)
                 .directory(root.toFile())
                 .redirectError(ProcessBuilder.Redirect.INHERIT)
                 .start();
         String path = new String(process.getInputStream().readAllBytes(), UTF_8);
         if (process.waitFor() != 0 || path.isBlank()) {
             throw new IllegalStateException(
-                    "expected the folder of the cluster's programs from lab/all.sh, found none");
+                    "expected the folder of programs from " + function + " of lab/build.sh, found none");
         }
-        Path programs = Path.of(path.strip());
-        if (!Files.isExecutable(programs.resolve(API_SERVER))) {
-            throw new IllegalStateException("there is no " + API_SERVER + " in " + programs + ": run ./aliquot build");
-        }
-        return programs;
+        return Path.of(path.strip());
     }
 
     private void start(String name) throws IOException {

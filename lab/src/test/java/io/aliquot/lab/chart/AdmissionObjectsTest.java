@@ -6,6 +6,7 @@ import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.names.Resources;
 import io.aliquot.api.shim.ContainerPaths;
 import io.aliquot.lab.chart.Chart.Rendered;
+import io.fabric8.kubernetes.api.model.LabelSelector;
 import io.fabric8.kubernetes.api.model.LabelSelectorRequirement;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
@@ -234,7 +235,7 @@ class AdmissionObjectsTest {
         // in every namespace
         assertThat(binding.getSpec().getMatchResources()).isNull();
         assertThat(policy.getSpec().getMatchConstraints().getNamespaceSelector())
-                .isNull();
+                .isEqualTo(new LabelSelector());
     }
 
     @Test

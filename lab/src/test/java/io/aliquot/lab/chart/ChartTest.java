@@ -296,7 +296,9 @@ class ChartTest {
     void outputIsTheSameEachTimeAndHasNeitherHooksNorCaBundles(Path scenario) {
         String yaml = Chart.template().withValuesFile(scenario).call();
 
-        assertThat(Chart.template().withValuesFile(scenario).call()).isEqualTo(yaml);
+        for (int again = 0; again < 2; again++) {
+            assertThat(Chart.template().withValuesFile(scenario).call()).isEqualTo(yaml);
+        }
         assertThat(yaml).doesNotContain("helm.sh/hook").doesNotContainPattern("caBundle\\s*:");
     }
 
@@ -347,6 +349,40 @@ class ChartTest {
         assertThat(pod.getSecurityContext().getRunAsNonRoot()).isTrue();
     }
 
+    /** The scheduler says it where Helm has no cluster to count. */
+    @Test
+    void theSchedulerKnowsForHowManyNodesItsMemoryIsUnlessTheUserSetsAllOfIt() {
+        assertThat(environment(Chart.renderWith(Map.of("cluster.nodes", 300))))
+                .containsEntry("ALIQUOT_PLANNED_NODES", "300");
+        assertThat(environment(Chart.renderWith(Map.of("scheduler.resources.limits.memory", "1Gi"))))
+                .containsEntry("ALIQUOT_PLANNED_NODES", "100");
+        assertThat(environment(Chart.renderWith(Map.of(
+                        "scheduler.resources.limits.memory", "1Gi", "kubeScheduler.resources.limits.memory", "2Gi"))))
+                .doesNotContainKey("ALIQUOT_PLANNED_NODES");
+    }
+
+    private static Map<String, String> environment(List<Rendered> rendered) {
+        return scheduler(rendered).getContainers().get(0).getEnv().stream()
+                .filter(variable -> variable.getValue() != null)
+                .collect(Collectors.toMap(EnvVar::getName, EnvVar::getValue));
+    }
+
+    /** A rendering within the same second would not show them all. */
+    @Test
+    void noTemplateReadsAClockOrRandomNumbers() throws IOException {
+        Pattern action = Pattern.compile("\\{\\{-? *[^-/* ].*?}}", Pattern.DOTALL); // and no comment
+        Pattern varying = Pattern.compile(
+                "\\b(now|ago|date\\w*|uuidv4|rand\\w+|gen[A-Z]\\w+|shuffle|bcrypt|htpasswd|encryptAES|getHostByName)\\b");
+        try (Stream<Path> templates = Files.walk(Chart.FOLDER.resolve("templates"))) {
+            assertThat(templates.filter(Files::isRegularFile))
+                    .isNotEmpty()
+                    .allSatisfy(template -> assertThat(action.matcher(Files.readString(template))
+                                    .results()
+                                    .map(found -> found.group().replaceAll("\"[^\"]*\"", "")))
+                            .noneMatch(found -> varying.matcher(found).find()));
+        }
+    }
+
     @ParameterizedTest
     @CsvSource({"1, 384, 1024", "100, 384, 1024", "300, 452, 1104", "1000, 690, 1384", "5000, 2050, 2984"})
     void theMemoryOfTheSchedulerFollowsFromTheNumberOfNodes(int nodes, int extender, int kubeScheduler) {
@@ -368,7 +404,7 @@ class ChartTest {
                 .getContainers();
 
         assertThat(containers.get(0).getResources().getLimits()).containsEntry("memory", new Quantity("512Mi"));
-        assertThat(containers.get(0).getResources().getRequests()).containsOnlyKeys("cpu");
+        assertThat(containers.get(0).getResources().getRequests()).containsOnlyKeys("cpu", "ephemeral-storage");
     }
 
     @Test

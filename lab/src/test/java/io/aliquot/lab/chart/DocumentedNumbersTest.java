@@ -37,11 +37,11 @@ class DocumentedNumbersTest {
     }
 
     @Test
-    void theTableForArgoCdHasARowOfEachLookup() {
+    void theTableForGitOpsHasARowOfEachLookup() {
         List<String> lookups = templates()
                 .flatMap(template -> matches(template, "\\(?\\blookup \"[^\"]+\" \"([A-Za-z]+)\""))
                 .toList();
-        String table = between(INSTALL, "## Argo CD", "```yaml");
+        String table = between(INSTALL, "## GitOps", "```yaml");
 
         assertThat(lookups).isNotEmpty();
         assertThat(rows(table)

@@ -16,6 +16,8 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -45,6 +47,24 @@ class RbacTest {
                         "authorization.k8s.io/subjectaccessreviews: create",
                         "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: get",
                         "apiregistration.k8s.io/apiservices v1alpha1.gpu.aliquot.io: get");
+    }
+
+    /** So that a program that compares the chart with the cluster, such as Argo CD, finds nothing that they have changed. */
+    @Test
+    void noProgramMayWriteAnObjectOfTheChartButTheJobThatWritesTheCaBundles() {
+        Set<String> kinds = RENDERED.stream()
+                .filter(rendered -> !rendered.template().contains("/tests/"))
+                .map(rendered -> rendered.object().getPlural())
+                .collect(Collectors.toSet());
+        Stream<PolicyRule> rules = Stream.concat(
+                Chart.all(RENDERED, ClusterRole.class).stream().flatMap(role -> role.getRules().stream()),
+                Chart.all(RENDERED, Role.class).stream().flatMap(role -> role.getRules().stream()));
+
+        assertThat(kinds).contains("deployments", "validatingadmissionpolicies", "configmaps");
+        assertThat(rules.filter(rule -> !Set.of("get", "list", "watch").containsAll(rule.getVerbs()))
+                        .flatMap(rule -> rule.getResources().stream())
+                        .filter(kinds::contains))
+                .containsExactlyInAnyOrder("mutatingwebhookconfigurations", "apiservices");
     }
 
     @Test

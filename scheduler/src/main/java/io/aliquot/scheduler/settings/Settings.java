@@ -23,6 +23,7 @@ import org.jspecify.annotations.Nullable;
  *
  * @param podName {@code POD_NAME}, required: this pod; its kube-scheduler holds the Lease as {@code <podName>_<uuid>}
  * @param namespace {@code POD_NAMESPACE}, required: the namespace of the release
+ * @param podUid {@code POD_UID}, default none: the uid of this pod, for events about it
  * @param nodeLabel {@code ALIQUOT_NODE_LABEL}, default {@code gpu=on}: the label of the nodes whose GPUs are shared
  * @param nodePlacement {@code ALIQUOT_NODE_PLACEMENT}, default {@code fragmentation}: the policy that selects the node
  *     of a pod that sets none
@@ -37,6 +38,8 @@ import org.jspecify.annotations.Nullable;
  *     all and {@code false}, likewise
  * @param nodesPerFilter {@code ALIQUOT_NODES_PER_FILTER}, 0 to 100,000, default 100: the maximum number of nodes in an
  *     answer to Filter; 0 for all that fit
+ * @param plannedNodes {@code ALIQUOT_PLANNED_NODES}, 0 to 100,000, default 0: the number of nodes that the memory limits of this
+ *     pod's containers are for; 0 if they do not follow from one
  * @param overuse {@code ALIQUOT_OVERUSE}, default {@code report}: what happens to pods that use more GPU memory than
  *     their limit
  * @param unlimitedContainers {@code ALIQUOT_UNLIMITED_CONTAINERS}, default {@code end}: what happens to pods with a
@@ -55,12 +58,14 @@ import org.jspecify.annotations.Nullable;
 public record Settings(
         String podName,
         String namespace,
+        String podUid,
         NodeLabel nodeLabel,
         Placement nodePlacement,
         Placement gpuPlacement,
         Compatibility compatibility,
         PodDefaults podDefaults,
         int nodesPerFilter,
+        int plannedNodes,
         OverusePolicy overuse,
         OverusePolicy unlimitedContainers,
         String runtimeClass,
@@ -75,7 +80,7 @@ public record Settings(
     /** Spring Boot's structured formats. */
     private static final List<String> LOG_FORMATS = List.of("ecs", "logstash", "gelf");
 
-    private static final int MAX_NODES_PER_FILTER = 100_000;
+    private static final int MAX_NODES = 100_000;
 
     /**
      * Reads and checks all settings.
@@ -87,12 +92,14 @@ public record Settings(
         return new Settings(
                 required(environment, "POD_NAME"),
                 required(environment, "POD_NAMESPACE"),
+                setting(environment, "POD_UID", "", Settings::objectName),
                 setting(environment, "ALIQUOT_NODE_LABEL", NodeLabel.DEFAULT, (name, text) -> NodeLabel.parse(text)),
                 setting(environment, "ALIQUOT_NODE_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
                 setting(environment, "ALIQUOT_GPU_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
                 setting(environment, "ALIQUOT_COMPATIBILITY", Compatibility.NONE, Compatibility::parse),
                 PodDefaults.NONE.with(Settings::defaultVariable, environment),
-                setting(environment, "ALIQUOT_NODES_PER_FILTER", 100, Settings::nodesPerFilter),
+                setting(environment, "ALIQUOT_NODES_PER_FILTER", 100, Settings::nodes),
+                setting(environment, "ALIQUOT_PLANNED_NODES", 0, Settings::nodes),
                 setting(environment, "ALIQUOT_OVERUSE", OverusePolicy.REPORT, Settings::reportOrEvict),
                 setting(
                         environment,
@@ -166,10 +173,9 @@ public record Settings(
         return value;
     }
 
-    private static int nodesPerFilter(String variable, String value) {
-        if (!value.matches("[0-9]{1,9}") || Integer.parseInt(value) > MAX_NODES_PER_FILTER) {
-            throw new FormatException(
-                    variable + ": \"" + value + "\" is not a whole number from 0 to " + MAX_NODES_PER_FILTER);
+    private static int nodes(String variable, String value) {
+        if (!value.matches("[0-9]{1,9}") || Integer.parseInt(value) > MAX_NODES) {
+            throw new FormatException(variable + ": \"" + value + "\" is not a whole number from 0 to " + MAX_NODES);
         }
         return Integer.parseInt(value);
     }

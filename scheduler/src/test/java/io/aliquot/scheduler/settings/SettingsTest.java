@@ -20,12 +20,14 @@ class SettingsTest {
                 .isEqualTo(new Settings(
                         "p",
                         "n",
+                        "",
                         NodeLabel.DEFAULT,
                         Placement.FRAGMENTATION,
                         Placement.FRAGMENTATION,
                         Compatibility.NONE,
                         PodDefaults.NONE,
                         100,
+                        0,
                         OverusePolicy.REPORT,
                         OverusePolicy.EVICT,
                         "",
@@ -39,6 +41,8 @@ class SettingsTest {
     void anInvalidValueIsRefusedWithTheVariableAndTheAllowedValues() {
         assertThatThrownBy(() -> read("ALIQUOT_NODES_PER_FILTER", "-1"))
                 .hasMessage("ALIQUOT_NODES_PER_FILTER: \"-1\" is not a whole number from 0 to 100000");
+        assertThatThrownBy(() -> read("ALIQUOT_PLANNED_NODES", "many"))
+                .hasMessage("ALIQUOT_PLANNED_NODES: \"many\" is not a whole number from 0 to 100000");
         assertThatThrownBy(() -> read("ALIQUOT_NODE_PLACEMENT", "best"))
                 .hasMessage("ALIQUOT_NODE_PLACEMENT: \"best\" is unknown; allowed: binpack, spread, fragmentation");
         assertThatThrownBy(() -> read("ALIQUOT_COMPATIBILITY", "ack"))
