@@ -19,7 +19,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * The chart in the hands of programs that apply on the server's side, on an API server without nodes: what Argo CD does, which
- * renders, applies and compares for ever, and Helm 4. In {@code io.aliquot.lab.GitOpsIT} Aliquot's programs run meanwhile.
+ * renders, applies and compares for ever, and Helm 4. In {@code io.aliquot.lab.ServerSideApplyIT} Aliquot's programs run meanwhile.
  */
 class GitOpsIT {
     private static final String WEBHOOKS =
