@@ -86,7 +86,7 @@ struct arbiter_container {
         double used, busy;        /* sums over them */
     } second;
     bool keeps_queued, falls_short; /* in the last second */
-    unsigned short_for;             /* seconds for which it has used less than its own share, though it always had work */
+    unsigned short_for;             /* seconds in a row in which it always had work and used less than its share */
     double beyond_floor;            /* seconds of GPU time that it used in the last 10 s beyond the floor */
     double kept;                    /* seconds of the period for which it kept its turn beside one of high priority */
     double said, said_before;       /* seconds of work of high priority that it said since the last confirmation, ... */
