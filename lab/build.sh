@@ -231,7 +231,7 @@ build_programs() { # [FUNCTION...]
 
 # --- Aliquot --------------------------------------------------------------------------------------------------------
 
-# Build output that the Dockerfiles copy
+# Build output that images contain
 aliquot_artifacts=(
     scheduler/target/aliquot-scheduler.jar
     simulator/target/aliquot-simulator.jar

@@ -274,6 +274,51 @@ class ChartTest {
     }
 
     @Test
+    void aReleasedChartNamesItsImagesByDigestAndATagTakesPrecedence() {
+        String digest = "sha256:" + "0123456789abcdef".repeat(4);
+
+        assertThat(agent(Chart.renderWith(Map.of("devicePlugin.image.digest", digest)))
+                        .getContainers())
+                .extracting(Container::getImage)
+                .containsExactly("ghcr.io/aliquot-io/aliquot-device-plugin@" + digest);
+        assertThat(agent(Chart.renderWith(
+                                Map.of("devicePlugin.image.digest", digest, "devicePlugin.image.tag", "0.2.1")))
+                        .getContainers())
+                .extracting(Container::getImage)
+                .containsExactly("ghcr.io/aliquot-io/aliquot-device-plugin:0.2.1");
+    }
+
+    /** Of each repository the host alone changes, so that a mirror can copy images under the paths that they have. */
+    @Test
+    void aMirrorTakesThePlaceOfTheHostsOfAllRegistries() {
+        List<Rendered> rendered = Chart.renderWith(Map.of(
+                "imageRegistry",
+                "registry.example.com:5000/mirror",
+                "scheduler.image.repository",
+                "localhost/aliquot-scheduler",
+                "devicePlugin.image.repository",
+                "our-team/aliquot-device-plugin",
+                "fakeDriver.nodes.*[0].model",
+                "Tesla T4",
+                "fakeDriver.nodes.*[0].memoryMiB",
+                "15360",
+                "fakeDriver.nodes.*[0].multiprocessors",
+                "40"));
+
+        assertThat(containers(rendered).stream()
+                        .map(container -> container.getImage().replaceFirst(":[^:/]*$", ""))
+                        .distinct())
+                .containsExactlyInAnyOrder(
+                        "registry.example.com:5000/mirror/aliquot-scheduler",
+                        "registry.example.com:5000/mirror/kube-scheduler",
+                        "registry.example.com:5000/mirror/our-team/aliquot-device-plugin");
+        assertThat(agent(rendered).getInitContainers())
+                .extracting(Container::getImage)
+                .allMatch(
+                        image -> image.startsWith("registry.example.com:5000/mirror/aliquot-io/aliquot-fake-driver:"));
+    }
+
+    @Test
     void labsValuesChangeImagesAndDriverOnly() {
         Path lab = Chart.root().resolve("lab");
         List<Rendered> rendered = Chart.render(lab.resolve("values.yaml"), lab.resolve("gpus.yaml"));
