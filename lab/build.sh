@@ -255,8 +255,8 @@ aliquot_state() {
 
 build_aliquot() {
     cd "$root"
-    # Maven's plugins read maven.test.skip, the native build reads skipTests
-    ./mvnw -q -B -ntp -T 2 -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler,simulator,device-plugin,native-shim -am
+    # Maven's plugins read maven.test.skip, the native build reads skipTests. The entries of a jar have local times.
+    TZ=UTC ./mvnw -q -B -ntp -T 2 -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler,simulator,device-plugin,native-shim -am
     aliquot_state > "$root/scheduler/target/aliquot-build"
 }
 

@@ -167,7 +167,7 @@ fill_layer() { # LAYER ARCHITECTURE FOLDER
 
 unpack_scheduler() { # FOLDER
     mkdir -p "$(dirname "$1")"
-    java -Djarmode=tools -jar "$root/scheduler/target/aliquot-scheduler.jar" extract --destination "$1"
+    TZ=UTC java -Djarmode=tools -jar "$root/scheduler/target/aliquot-scheduler.jar" extract --destination "$1"
 }
 
 # A Java runtime with just the modules that our programs use, and an archive of their classes (faster start, less memory).
