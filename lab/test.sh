@@ -4,7 +4,7 @@
 # The parts of the long tier: lines of NAME and what it runs, for the help. On 2 cores 'lab' takes 16 minutes and 'faults'
 # 30; beside other work 'java' took 8, 'native' 16 and 'jdk21' 7. The pairs of 'placement' need 46 minutes of CPU time.
 # 'vm' takes 19 minutes with its start, without KVM.
-# 'upgrade' takes 5 minutes, and 'conformance' took 51 beside other builds.
+# 'upgrade' takes 5 minutes, 'release' was not measured alone, and 'conformance' took 51 beside other builds.
 long_parts() {
     cat <<-'END'
 		java        ten million steps against the ledger, replicas killed under 1,000 pods with quotas, the web page with
@@ -17,6 +17,7 @@ long_parts() {
 		vm          a node in a virtual machine with systemd, cgroup v2, containerd 2, XFS and Btrfs, with and without injection by
 		            CDI: limits, usage, health, files, reboots, power failures
 		churn       a pod a second for 40 minutes, or ALIQUOT_CHURN_MINUTES: the memory of each program, restarts, rejected pods
+		release     a release to a registry of the test's own: twice the same images, failures of the registry, signatures
 		upgrade     from an earlier commit to this one and back, under load: from ALIQUOT_EARLIER, or this commit's parent
 		conformance Kubernetes' own conformance tests, without Aliquot and with it, and those of the scheduler on shares
 		jdk21       the unit and component tests on JDK 21
@@ -196,6 +197,11 @@ run_part() { # PART
         faults) maven_lab -Dtest=None "-Dit.test=$fault_tests" ;;
         conformance) run_conformance ;;
         upgrade) run_upgrade ;;
+        release)
+            build_release_programs cosign
+            build_aliquot_if_changed
+            maven_lab -Dtest=ReleaseTest -Dit.test=None
+            ;;
         jdk21)
             unset ALIQUOT_LONG
             cmake -S native-shim -B native-shim/build &&
