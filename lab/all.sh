@@ -4,6 +4,7 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/common.sh"
 . "$here/prerequisites.sh"
 . "$here/build.sh"
+. "$here/layers.sh"
 . "$here/images.sh"
 . "$here/namespaces.sh"
 . "$here/cluster.sh"
@@ -12,4 +13,5 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/other-plugin.sh"
 . "$here/install.sh"
 . "$here/conformance.sh"
+. "$here/release.sh"
 . "$here/test.sh"

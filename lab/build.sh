@@ -245,7 +245,7 @@ build_programs() { # [FUNCTION...]
 
 # --- Aliquot --------------------------------------------------------------------------------------------------------
 
-# Build output that the Dockerfiles copy
+# Build output that images contain
 aliquot_artifacts=(
     scheduler/target/aliquot-scheduler.jar
     simulator/target/aliquot-simulator.jar
@@ -269,8 +269,8 @@ aliquot_state() {
 
 build_aliquot() {
     cd "$root"
-    # Maven's plugins read maven.test.skip, the native build reads skipTests
-    ./mvnw -q -B -ntp -T 2 -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler,simulator,device-plugin,native-shim -am
+    # Maven's plugins read maven.test.skip, the native build reads skipTests. The entries of a jar have local times.
+    TZ=UTC ./mvnw -q -B -ntp -T 2 -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler,simulator,device-plugin,native-shim -am
     aliquot_state > "$root/scheduler/target/aliquot-build"
 }
 

@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# Builds container images with buildah from the Dockerfiles of the published images, without a registry: the base image
-# is made from Debian's packages. The cache holds the images under the hash of their inputs.
+# Builds the container images that the lab's nodes run, without a registry: Aliquot's by layers.sh, as a release does, and
+# those of the tests with buildah on a base image of Debian's packages. The cache holds them under the hash of their inputs.
 
 base_image=docker.io/library/debian:trixie-slim
 
-# Prints an image's Dockerfile and the files of the checkout that it copies. The build context contains only these.
+# Prints the files of the checkout that an image is made of, the Dockerfile first if it has one. The build context contains
+# only these.
 image_inputs() {
     case $1 in
         pause) printf '%s\n' lab/images/pause/Dockerfile lab/images/pause/pause.c ;;
@@ -12,15 +13,7 @@ image_inputs() {
         sample) printf '%s\n' lab/images/sample/Dockerfile native-shim/build/fake-driver/vgpu-sample ;;
         nvidia-device-plugin) printf '%s\n' lab/images/nvidia-device-plugin/Dockerfile ;;
         conformance-*) printf '%s\n' lab/images/conformance/{Dockerfile,curl} ;;
-        aliquot-scheduler)
-            printf '%s\n' scheduler/Dockerfile scheduler/{java.options,entrypoint} \
-                {scheduler/target/aliquot-scheduler,simulator/target/aliquot-simulator}.jar
-            ;;
-        aliquot-device-plugin)
-            printf '%s\n' device-plugin/{Dockerfile,java.options,entrypoint} device-plugin/target/{aliquot-device-plugin.jar,lib} \
-                native-shim/build/libaliquot.so native-shim/build/VERSION native-shim/build/{arbiter/aliquot-arbiter,hook/aliquot-hook} \
-                native-shim/build/fake-driver/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,aliquot-fake-driver}
-            ;;
+        aliquot-*) our_image_inputs "$1" amd64 ;;
     esac
 }
 
@@ -28,6 +21,10 @@ base_file() { printf '%s/images/base-%s.tar' "$cache" "$(declare -f build_base |
 
 image_hash() { # NAME
     local -a inputs
+    if is_our_image "$1"; then
+        our_image_hash "$1" amd64
+        return
+    fi
     mapfile -t inputs < <(image_inputs "$1")
     cd "$root"
     {
@@ -102,6 +99,22 @@ import_base() { # into buildah's storage, unless it is there
     buildah_ tag "$tag" "$base_image"
 }
 
+build_our_image() { # NAME FILE
+    local layout=$cache/images/tmp/layout
+    write_layout "$1" "$layout" amd64
+    # The name that containerd gives an imported image
+    sed -i "s#\"platform\"#\"annotations\":{\"io.containerd.image.name\":\"$(image_name "$1")\"},&#" "$layout/index.json"
+    tar --create --directory "$layout" --file "$2.tmp" .
+    publish_image "$1" "$2"
+    rm -rf "$layout"
+}
+
+# Deletes images of this name that no build has used for two hours. Another checkout may still load younger ones.
+publish_image() { # NAME FILE
+    find "$cache/images" -maxdepth 1 -name "$1-*.tar" -mmin +120 -delete
+    publish "$2.tmp" "$2"
+}
+
 build_image() { # NAME FILE
     local name=$1 file=$2 context=$cache/images/tmp/context dockerfile input
     local -a inputs target=()
@@ -121,9 +134,7 @@ build_image() { # NAME FILE
     buildah_ bud --layers --pull-never "${target[@]}" --file "$context/$dockerfile" --tag "$(image_name "$name")" "$context"
     rm -f "$file.tmp"
     buildah_ push --quiet "$(image_name "$name")" "docker-archive:$file.tmp:$(image_name "$name")"
-    # Deletes images of this name that no build has used for two hours. Another checkout may still load younger ones.
-    find "$cache/images" -maxdepth 1 -name "$name-*.tar" -mmin +120 -delete
-    publish "$file.tmp" "$file"
+    publish_image "$name" "$file"
     rm -rf "$context"
 }
 
@@ -138,7 +149,7 @@ check_inputs() { # NAME
 build_images() { # NAME...
     local name file
     lock_cache
-    mkdir -p "$cache/images"
+    mkdir -p "$cache/images/tmp"
     if [ ! -f "$(base_file)" ]; then
         step base "Making a Debian base image, once; about 1 minute" contained build_base
     fi
@@ -146,7 +157,12 @@ build_images() { # NAME...
         check_inputs "$name"
         file=$(image_file "$name")
         touch -c "$file" # in use, see build_image
-        [ -f "$file" ] || step "image-$name" "Building image $name" contained with_storage build_image "$name" "$file"
+        [ ! -f "$file" ] || continue
+        if is_our_image "$name"; then
+            step "image-$name" "Building image $name" contained build_our_image "$name" "$file"
+        else
+            step "image-$name" "Building image $name" contained with_storage build_image "$name" "$file"
+        fi
     done
     unlock_cache
 }

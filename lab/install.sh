@@ -2,7 +2,7 @@
 # Installs Aliquot in the cluster, with its Helm chart, the lab's images and simulated GPUs.
 
 release=aliquot
-aliquot_images=(kube-scheduler aliquot-scheduler aliquot-device-plugin nvidia-device-plugin sample)
+aliquot_images=(kube-scheduler aliquot-scheduler aliquot-device-plugin aliquot-fake-driver nvidia-device-plugin sample)
 
 # Helm keeps its files in the lab's folder, and is killed when its caller ends.
 helm() {
@@ -26,7 +26,7 @@ install_aliquot() {
     helm upgrade --install "$release" "$root/charts/aliquot" --namespace "$release" --create-namespace \
         --values "$root/lab/values.yaml" --values "$root/lab/gpus.yaml" \
         --set-string "$(image_annotation scheduler aliquot-scheduler kube-scheduler)" \
-        --set-string "$(image_annotation devicePlugin aliquot-device-plugin)"
+        --set-string "$(image_annotation devicePlugin aliquot-device-plugin aliquot-fake-driver)"
     for object in daemonset/aliquot-device-plugin deployment/aliquot-scheduler deployment/aliquot-api; do
         kubectl --namespace "$release" rollout status "$object" --timeout 300s || { describe_installation; return 1; }
     done

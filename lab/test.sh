@@ -4,7 +4,8 @@
 # The parts of the long tier: lines of NAME and what it runs, for the help. On 2 cores 'lab' takes 16 minutes and 'faults'
 # 30; beside other work 'java' took 8, 'native' 16 and 'jdk21' 7. The pairs of 'placement' need 46 minutes of CPU time.
 # 'vm' takes 19 minutes with its start, without KVM.
-# 'upgrade' took 10 minutes with 4 pods that stay, and was not timed with 40. 'conformance' took 51 beside other builds.
+# 'upgrade' took 10 minutes with 4 pods that stay, and was not timed with 40. 'release' was not measured alone, and 'conformance'
+# took 51 beside other builds.
 long_parts() {
     cat <<-'END'
 		java        ten million steps against the ledger, replicas killed under 1,000 pods with quotas, the web page with
@@ -17,6 +18,7 @@ long_parts() {
 		vm          a node in a virtual machine with systemd, cgroup v2, containerd 2, XFS and Btrfs, with and without injection by
 		            CDI: limits, usage, health, files, reboots, power failures
 		churn       a pod a second for 40 minutes, or ALIQUOT_CHURN_MINUTES: the memory of each program, restarts, rejected pods
+		release     a release to a registry of the test's own: twice the same images, failures of the registry, signatures
 		upgrade     from the newest release, or the commit ALIQUOT_EARLIER, to this one and back, with 40 pods that keep GPUs busy
 		conformance Kubernetes' own conformance tests, without Aliquot and with it, and those of the scheduler on shares
 		jdk21       the unit and component tests on JDK 21
@@ -232,6 +234,11 @@ run_part() { # PART
         faults) maven_lab -Dtest=None "-Dit.test=$fault_tests" ;;
         conformance) run_conformance ;;
         upgrade) run_upgrade ;;
+        release)
+            build_release_programs cosign
+            build_aliquot_if_changed
+            maven_lab -Dtest=ReleaseTest -Dit.test=None
+            ;;
         jdk21)
             unset ALIQUOT_LONG
             cmake -S native-shim -B native-shim/build &&

@@ -148,7 +148,7 @@ unpack_images() { # FOLDER NAME...
 
 # --- running --------------------------------------------------------------------------------------------------------
 
-vm_images=(aliquot-device-plugin sample)
+vm_images=(aliquot-device-plugin aliquot-fake-driver sample)
 vm_path=/run/node/programs:/usr/sbin:/usr/bin:/sbin:/bin
 
 vm_runs() { [ -f "$lab/run/$vm_qemu.pid" ] && ! is_dead "$vm_qemu"; }

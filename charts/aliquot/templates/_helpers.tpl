@@ -23,15 +23,21 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{/* An Aliquot image. Call with (dict "image" VALUES "root" $). */}}
+{{/* An image's repository, at the mirror that imageRegistry names. Call with (dict "image" VALUES "root" $). */}}
+{{- define "aliquot.repository" -}}
+{{- with .root.Values.imageRegistry }}{{ . }}/{{ end -}}
+{{- ternary (regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" .image.repository "") .image.repository (ne .root.Values.imageRegistry "") -}}
+{{- end }}
+
+{{/* An Aliquot image, by its tag, else by its digest, which a released chart has. Call with (dict "image" VALUES "root" $). */}}
 {{- define "aliquot.image" -}}
-{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{ include "aliquot.repository" . }}{{ if and .image.digest (not .image.tag) }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{/* kube-scheduler's image. Its default tag is the cluster's version without a provider's suffix. */}}
 {{- define "aliquot.kubeSchedulerImage" -}}
 {{- with .Values.kubeScheduler.image -}}
-{{ .repository }}:{{ .tag | default (regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" $.Capabilities.KubeVersion.Version) }}
+{{ include "aliquot.repository" (dict "image" . "root" $) }}:{{ .tag | default (regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" $.Capabilities.KubeVersion.Version) }}
 {{- end -}}
 {{- end }}
 

@@ -42,7 +42,7 @@ final class ShortContainersTest {
         Path output = host.resolve("output");
         Process program = new ProcessBuilder(
                         Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                        // As in the Dockerfile
+                        // As in the image (lab/layers.sh)
                         "-XX:+UseSerialGC",
                         "-Xmx32m",
                         "-Xmn2m",

@@ -121,7 +121,7 @@ class ChartTest {
         for (Container container : containers(Chart.render(scenario))) {
             var context = container.getSecurityContext();
             assertThat(context.getReadOnlyRootFilesystem()).isTrue();
-            assertThat(container.getImage()).matches("[a-z0-9./:-]+:[A-Za-z0-9._-]+");
+            assertThat(container.getImage()).matches("[a-z0-9./:-]+(:[A-Za-z0-9._-]+|@sha256:[0-9a-f]{64})");
             if (scenario.equals(DRIVER_ROOT) && container.getName().equals("device-plugin")) {
                 assertThat(context.getPrivileged()).isTrue();
                 continue;
@@ -265,12 +265,55 @@ class ChartTest {
                 .containsExactly(
                         "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1",
                         "registry.example.com:5000/mirror/kube-scheduler:v1.31.2",
+                        "registry.example.com:5000/mirror/aliquot-fake-driver:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-device-plugin:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-device-plugin:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1",
                         "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1");
+    }
+
+    @Test
+    void aReleasedChartNamesItsImagesByDigestAndATagTakesPrecedence() {
+        String digest = "sha256:" + "0123456789abcdef".repeat(4);
+
+        assertThat(agent(Chart.renderWith(Map.of("devicePlugin.image.digest", digest)))
+                        .getContainers())
+                .extracting(Container::getImage)
+                .containsExactly("ghcr.io/aliquot-io/aliquot-device-plugin@" + digest);
+        assertThat(agent(Chart.renderWith(
+                                Map.of("devicePlugin.image.digest", digest, "devicePlugin.image.tag", "0.2.1")))
+                        .getContainers())
+                .extracting(Container::getImage)
+                .containsExactly("ghcr.io/aliquot-io/aliquot-device-plugin:0.2.1");
+    }
+
+    /** Of each repository the host alone changes, so that a mirror can copy images under the paths that they have. */
+    @Test
+    void aMirrorTakesThePlaceOfTheHostsOfAllRegistries() {
+        List<Rendered> rendered = Chart.renderWith(Map.of(
+                "imageRegistry",
+                "registry.example.com:5000/mirror",
+                "scheduler.image.repository",
+                "localhost/aliquot-scheduler",
+                "devicePlugin.image.repository",
+                "our-team/aliquot-device-plugin",
+                "fakeDriver.nodes.*[0].model",
+                "Tesla T4",
+                "fakeDriver.nodes.*[0].memoryMiB",
+                "15360",
+                "fakeDriver.nodes.*[0].multiprocessors",
+                "40"));
+
+        assertThat(containers(rendered).stream()
+                        .map(container -> container.getImage().replaceFirst(":[^:/]*$", ""))
+                        .distinct())
+                .containsExactlyInAnyOrder(
+                        "registry.example.com:5000/mirror/aliquot-scheduler",
+                        "registry.example.com:5000/mirror/kube-scheduler",
+                        "registry.example.com:5000/mirror/aliquot-io/aliquot-fake-driver",
+                        "registry.example.com:5000/mirror/our-team/aliquot-device-plugin");
     }
 
     @Test
