@@ -398,7 +398,7 @@ Not empty if Helm talks to a cluster, so that lookups work: Helm's default API v
 (k.split('/')[0] in [{{ include "aliquot.cel.deviceKeys" . }}, 'devices.noderesource.dev', 'devices.nri.io', 'devices.gke.io', 'mounts.noderesource.dev', 'mounts.nri.io', 'io.kubernetes.cri-o.Devices', 'devices.crio.io'] || k.endsWith('.gpus.devices'))
 {{- end }}
 
-{{/* The minor versions of Kubernetes that docs/support-matrix.md has results for. Newer ones are not refused. */}}
+{{/* The minor versions of Kubernetes that the tests of the cluster have run on (docs/support-matrix.md). No newer one is refused. */}}
 {{- define "aliquot.testedKubernetes" -}}
-1.31 1.35 1.37
+1.35
 {{- end }}
