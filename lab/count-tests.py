@@ -6,8 +6,8 @@ reports, Maven's log with milliseconds before each line (maven.log), and the tim
 
 Fails if a test failed, if none ran, or if not exactly SKIPPED tests (0 by default) were skipped for another reason than
 that they run in the long tier only. With VERSION, of Kubernetes, any number may be skipped for such a reason: the version's
-row of the table in DOCUMENT says how many and why. It counts <testcase> elements, since Surefire, Failsafe and CTest define the sums in
-<testsuite> differently.
+row of the table in DOCUMENT says how many and why. It counts <testcase> elements, since Surefire, Failsafe and CTest define
+the sums in <testsuite> differently.
 """
 import collections
 import datetime
@@ -131,6 +131,7 @@ for name in again:
     print("passed at the second try:", name)
 if version:
     expected = len(unexpected)
+if version and passed:  # else the cluster did not start
     write_row(pathlib.Path(document), version, [
         str(passed + len(failed)),
         str(passed),
