@@ -20,13 +20,16 @@ go_flags=(
 )
 
 # A folder with etcd, Kubernetes' programs and Helm under their names
-cluster_programs() { printf '%s/programs/cluster-%s' "$cache" "$(lab_modules)"; }
+cluster_programs() {
+    printf '%s/programs/kubernetes-%s-helm-%s-%s' "$cache" "$kubernetes_version" "$helm_version" \
+        "$(cd "$root/lab/kube" && hash_of "$kubernetes_modules" "${kubernetes_modules%.mod}.sum" main.go)"
+}
 nvidia_runtime_program() { printf '%s/programs/nvidia-container-runtime-%s' "$cache" "$nvidia_toolkit_version"; }
 # A folder with containerd, its shim, ctr and runc
 runtime_programs() { printf '%s/programs/containerd-%s-runc-%s' "$cache" "$containerd_version" "$runc_version"; }
 # A folder: the device plugin and GPU feature discovery are one module.
 nvidia_plugin_programs() { printf '%s/programs/nvidia-plugin-%s' "$cache" "$(lab_modules)"; }
-lab_modules() { (cd "$root" && hash_of lab/kube/{go.mod,go.sum,main.go}); }
+lab_modules() { (cd "$root" && hash_of lab/kube/{go.mod,go.sum}); }
 
 kubernetes_programs=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl)
 
@@ -39,14 +42,18 @@ build_in_module() { # OUT ARGUMENT OF go build...
     go build -mod=readonly -buildvcs=false "${go_flags[@]}" -o "$1.tmp/" "${@:2}"
 }
 
-# Without cgo the programs are static: the same file runs on this machine and in an image.
+# Without cgo the programs are static: the same file runs on this machine and in an image. Helm is of lab/kube/go.mod with
+# each version of Kubernetes.
 build_cluster_programs() {
     local out name minor=${kubernetes_version#1.} version=k8s.io/component-base/version helm=helm.sh/helm/v3/pkg/chartutil
     out=$(cluster_programs)
+    CGO_ENABLED=0 build_in_module "$out" "-modfile=$kubernetes_modules" -ldflags "-s -w \
+        -X $version.gitVersion=v$kubernetes_version -X $version.gitMajor=1 -X $version.gitMinor=${minor%%.*}" .
     # chartutil: the cluster version that `helm template` assumes, as in Helm's Makefile; the default is 1.20
-    CGO_ENABLED=0 build_in_module "$out" -ldflags "-s -w \
-        -X $version.gitVersion=v$kubernetes_version -X $version.gitMajor=1 -X $version.gitMinor=${minor%%.*} \
-        -X $helm.k8sVersionMajor=1 -X $helm.k8sVersionMinor=${minor%%.*}" . helm.sh/helm/v3/cmd/helm
+    CGO_ENABLED=0 build_in_module "$out.helm" \
+        -ldflags "-s -w -X $helm.k8sVersionMajor=1 -X $helm.k8sVersionMinor=${minor%%.*}" helm.sh/helm/v3/cmd/helm
+    mv "$out.helm.tmp/helm" "$out.tmp"
+    rm -r "$out.helm.tmp"
     for name in etcd "${kubernetes_programs[@]}"; do ln "$out.tmp/kube" "$out.tmp/$name"; done
     rm "$out.tmp/kube"
     publish "$out.tmp" "$out"

@@ -207,6 +207,7 @@ repair_cluster() {
 make_cluster() {
     local node
     say "Network and certificates ($(date +%T))"
+    echo "$kubernetes_version" > "$lab/run/kubernetes"
     cp -al "$(cluster_programs)/." "$bin" 2> /dev/null || cp -a "$(cluster_programs)/." "$bin"
     make_network
     make_certificates

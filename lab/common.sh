@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What all parts of ./aliquot share: names and paths of this checkout's lab, messages, long steps, the locks.
 # Other scripts source it. Sets: root, lab, cache, id, marker, subnet, nodes, shared_nodes, other_node, cdi_node,
-# vm_node.
+# vm_node, kubernetes_version.
 
 set -euo pipefail
 umask 022
@@ -29,15 +29,38 @@ cdi_node=node2
 # A virtual machine, which joins the cluster with `./aliquot vm up` (lab/vm.sh); in no list above
 vm_node=node4
 
-version_of() { sed -n "s#^\t$1 v\([^ ]*\).*#\1#p" "$root/lab/kube/go.mod"; } # MODULE
-kubernetes_version=$(version_of k8s.io/kubernetes)
-etcd_version=$(version_of go.etcd.io/etcd/server/v3)
+version_of() { sed -n "s#^\t$1 v\([^ ]*\).*#\1#p" "$root/lab/kube/${2:-go.mod}"; } # MODULE [FILE OF MODULES]
 helm_version=$(version_of helm.sh/helm/v3)
 nvidia_toolkit_version=1.20.1
 containerd_version=2.2.0
 runc_version=1.3.0
 helm4_version=4.3.2
 kube_score_version=1.20.0
+
+default_kubernetes=$(version_of k8s.io/kubernetes)
+# The versions of Kubernetes that a cluster can have, the oldest first
+kubernetes_versions() { { echo "$default_kubernetes"; cd "$root/lab/kube/versions" && ls -- *.mod; } | sed 's/\.mod$//' | sort -V; }
+
+# Sets the cluster's version. Of the default one lab/kube/go.mod has the modules, of the others a file in lab/kube/versions.
+# The processes that this one starts inherit another version in the environment.
+use_kubernetes() { # VERSION
+    kubernetes_versions | grep -qxF -e "$1" || die "the lab has no Kubernetes '$1'." "The versions: $(kubernetes_versions | xargs)"
+    kubernetes_version=$1
+    if [ "$1" = "$default_kubernetes" ]; then
+        unset ALIQUOT_KUBERNETES
+        kubernetes_modules=go.mod
+    else
+        export ALIQUOT_KUBERNETES=$1
+        kubernetes_modules=versions/$1.mod
+    fi
+    etcd_version=$(version_of go.etcd.io/etcd/server/v3 "$kubernetes_modules")
+}
+
+# Succeeds if the cluster's version is this minor version or later.
+kubernetes_from() { # MINOR VERSION, such as 36
+    local minor=${kubernetes_version#1.}
+    [ "${minor%%.*}" -ge "$1" ]
+}
 
 export KUBECONFIG=$lab/admin.kubeconfig
 
@@ -158,3 +181,5 @@ publish() { # TEMPORARY FINAL
     sync -f "$1" 2> /dev/null || true
     mv -f "$1" "$2"
 }
+
+use_kubernetes "${ALIQUOT_KUBERNETES:-$default_kubernetes}"

@@ -1,14 +1,16 @@
-"""count-tests.py FOLDER [SKIPPED]: counts the tests in JUnit XML, and says where the time went.
+"""count-tests.py FOLDER [SKIPPED [VERSION DOCUMENT]]: counts the tests in JUnit XML, and says where the time went.
 
 Prints the slowest suites and steps, the failed tests, those that passed at their second try, and at last "N passed, M failed, K skipped". FOLDER has the
 reports, Maven's log with milliseconds before each line (maven.log), and the times of the lab's steps ("steps": lines of
 "SECONDS<tab>DESCRIPTION").
 
 Fails if a test failed, if none ran, or if not exactly SKIPPED tests (0 by default) were skipped for another reason than
-that they run in the long tier only. It counts <testcase> elements, since Surefire, Failsafe and CTest define the sums in
-<testsuite> differently.
+that they run in the long tier only. With VERSION, of Kubernetes, any number may be skipped for such a reason: the version's
+row of the table in DOCUMENT says how many and why. It counts <testcase> elements, since Surefire, Failsafe and CTest define
+the sums in <testsuite> differently.
 """
 import collections
+import datetime
 import pathlib
 import re
 import sys
@@ -45,6 +47,29 @@ def maven_steps(log):
         yield from ((end - begin, f"{module} {goal}") for (begin, goal), end in zip(goals[module], ends))
 
 
+TABLE = re.compile(
+    r"(<!-- What ran on which Kubernetes: CONTRIBUTING.md says how the tests write these lines. -->\n)(.*?)"
+    r"(<!-- End of what ran on which Kubernetes -->\n)", re.DOTALL)
+
+
+def reason_of(skipped_test):
+    element = skipped_test.find("skipped")
+    return (element.get("message") or "no reason") if element is not None else "no reason"
+
+
+def write_row(document, version, cells):
+    """Replaces the row of this version, or adds it; the oldest version comes first."""
+    text = document.read_text()
+    if not TABLE.search(text):
+        sys.exit(f"expected the two lines <!-- ... what ran on which Kubernetes ... --> in {document}, found none")
+    lines = TABLE.search(text)[2].splitlines()
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in lines[2:]}
+    rows[version] = "| " + " | ".join([version, *cells]) + " |"
+    ordered = sorted(rows.items(), key=lambda row: [int(part) for part in row[0].split(".")])
+    table = "\n".join(lines[:2] + [row for _, row in ordered]) + "\n"
+    document.write_text(TABLE.sub(lambda match: match[1] + table + match[3], text))
+
+
 def print_slowest(what, times):
     print(f"The slowest {what}:")
     for time, name in sorted(times, reverse=True)[:10]:
@@ -54,10 +79,12 @@ def print_slowest(what, times):
 
 folder = pathlib.Path(sys.argv[1])
 expected = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+version, document = sys.argv[3:5] if len(sys.argv) > 4 else (None, None)
 passed = skipped = 0
 failed = []
 again = []
 unexpected = []
+reasons = collections.Counter()
 suites = collections.Counter()
 for file in sorted(folder.rglob("*.xml")):
     try:
@@ -81,6 +108,7 @@ for file in sorted(folder.rglob("*.xml")):
             skipped += 1
             if not is_of_the_long_tier(test):
                 unexpected.append(name)
+                reasons[reason_of(test)] += 1
         else:
             passed += 1
             if test.find("flakyFailure") is not None or test.find("flakyError") is not None:
@@ -101,6 +129,16 @@ for name in failed:
     print("failed:", name)
 for name in again:
     print("passed at the second try:", name)
+if version:
+    expected = len(unexpected)
+if version and passed:  # else the cluster did not start
+    write_row(pathlib.Path(document), version, [
+        str(passed + len(failed)),
+        str(passed),
+        ", ".join(f"`{name.split(': ', 1)[1].rsplit('.', 1)[-1].replace(': ', '.')}`" for name in failed) or "none",
+        "; ".join(f"{count}: {reason}" for reason, count in reasons.items()) or "none",
+        datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+    ])
 if len(unexpected) != expected:
     print(f"expected {expected} skipped tests beside those of the long tier, found {len(unexpected)}")
     for name in unexpected:

@@ -84,7 +84,6 @@ make_node_folder() { # NODE
 	END
 
     # clusterDNS: the lab has no name service, but a kubelet without this address logs a warning for every pod.
-    # crashLoopBackOff (KEP-5593): the tests kill containers, and a backoff of up to five minutes would be theirs to wait.
     cat > "$folder/kubelet.yaml" <<-END
 		apiVersion: kubelet.config.k8s.io/v1beta1
 		kind: KubeletConfiguration
@@ -92,7 +91,6 @@ make_node_folder() { # NODE
 		authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: /run/node/ca.crt}}
 		authorization: {mode: Webhook}
 		containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
-		crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 		imageGCHighThresholdPercent: 100
 		makeIPTablesUtilChains: false
 		healthzPort: 0
@@ -101,6 +99,11 @@ make_node_folder() { # NODE
 		clusterDomain: cluster.local
 		registerWithTaints: [$(node_taint "$node")]
 	END
+    # KEP-5593: the tests kill containers, and a backoff of up to five minutes would be theirs to wait. On 1.31 they wait.
+    if kubernetes_from 32; then
+        echo "crashLoopBackOff: {maxContainerRestartPeriod: 1s}" >> "$folder/kubelet.yaml"
+        kubernetes_from 35 || echo "featureGates: {KubeletCrashLoopBackOffMax: true}" >> "$folder/kubelet.yaml"
+    fi
     if has_systemd "$node"; then
         echo "cgroupDriver: systemd" >> "$folder/kubelet.yaml"
         return

@@ -22,6 +22,8 @@ long_parts() {
 		upgrade     from the newest release, or the commit ALIQUOT_EARLIER, to this one and back, with 40 pods that keep GPUs busy
 		conformance Kubernetes' own conformance tests, without Aliquot and with it, and those of the scheduler on shares
 		jdk21       the unit and component tests on JDK 21
+		kubernetes-VERSION  the gate's tests of the cluster on another version of Kubernetes, as 'up --kubernetes VERSION'
+		            starts it, and its row in docs/support-matrix.md
 	END
 }
 
@@ -239,6 +241,10 @@ run_part() { # PART
             build_aliquot_if_changed
             maven_lab -Dtest=ReleaseTest -Dit.test=None
             ;;
+        kubernetes-*)
+            unset ALIQUOT_LONG
+            maven_lab -Dtest=None
+            ;;
         jdk21)
             unset ALIQUOT_LONG
             cmake -S native-shim -B native-shim/build &&
@@ -249,14 +255,17 @@ run_part() { # PART
 }
 
 run_tests() { # [PART]
-    local mark=$lab/reports/mark status=0 skipped=0
+    local mark=$lab/reports/mark status=0 skipped=0 row=()
     cd "$root"
     touch "$mark"
     if [ $# -eq 0 ]; then run_gate; else run_part "$1"; fi | tee "$lab/reports/maven.log" || status=$?
     keep_reports "$mark"
     # In the root of JDK 21 there is neither a browser nor schemathesis.
-    [ "${1:-}" != jdk21 ] || skipped=2
+    case ${1:-} in
+        jdk21) skipped=2 ;;
+        kubernetes-*) row=("$kubernetes_version" "$root/docs/support-matrix.md") ;;
+    esac
     say ""
-    python3 "$root/lab/count-tests.py" "$lab/reports" "$skipped" || status=1
+    python3 "$root/lab/count-tests.py" "$lab/reports" "$skipped" "${row[@]}" || status=1
     return "$status"
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
@@ -34,11 +35,19 @@ func main() {
 	case "kube-proxy":
 		os.Exit(cli.Run(proxy.NewProxyCommand()))
 	case "kubelet":
-		os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background())))
+		os.Exit(cli.Run(kubeletCommand(kubelet.NewKubeletCommand)))
 	case "kubectl":
 		os.Exit(cli.Run(kubectl.NewDefaultKubectlCommand()))
 	default:
 		fmt.Fprintln(os.Stderr, "call this program etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet or kubectl")
 		os.Exit(2)
 	}
+}
+
+// kubeletCommand calls the kubelet's constructor, which takes no context in Kubernetes 1.33 and older.
+func kubeletCommand(constructor any) *cobra.Command {
+	if older, ok := constructor.(func() *cobra.Command); ok {
+		return older()
+	}
+	return constructor.(func(context.Context) *cobra.Command)(context.Background())
 }

@@ -193,7 +193,7 @@ namespaceSelector: {}
 {{- end }}
 
 {{/*
-CEL expressions. They use only features of Kubernetes 1.29 and earlier: a 1.30 API server rejects newer ones in stored
+CEL expressions. They use only features of Kubernetes 1.30 and earlier: a 1.31 API server rejects newer ones in new
 objects, since its predecessor could not evaluate them.
 */}}
 
@@ -438,4 +438,9 @@ Not empty if Helm talks to a cluster, so that lookups work: Helm's default API v
 {{/* The same, or as paths of devices or mounts. */}}
 {{- define "aliquot.cel.namesDevicesOrPaths" -}}
 (k.split('/')[0] in [{{ include "aliquot.cel.deviceKeys" . }}, 'devices.noderesource.dev', 'devices.nri.io', 'devices.gke.io', 'mounts.noderesource.dev', 'mounts.nri.io', 'io.kubernetes.cri-o.Devices', 'devices.crio.io'] || k.endsWith('.gpus.devices'))
+{{- end }}
+
+{{/* The minor versions of Kubernetes that the tests of the cluster have run on (docs/support-matrix.md). No newer one is refused. */}}
+{{- define "aliquot.testedKubernetes" -}}
+1.35
 {{- end }}

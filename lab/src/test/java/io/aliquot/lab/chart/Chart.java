@@ -97,11 +97,16 @@ final class Chart {
 
     /** The notes that Helm prints after an installation. */
     static String notes(Path valuesFile) {
+        return notes(valuesFile, KUBERNETES);
+    }
+
+    /** The same in a cluster of this version. */
+    static String notes(Path valuesFile, String kubernetes) {
         String report = new Helm(FOLDER)
                 .install()
                 .withName(RELEASE)
                 .withNamespace(NAMESPACE)
-                .withKubeVersion(KUBERNETES)
+                .withKubeVersion(kubernetes)
                 .withValuesFile(valuesFile)
                 .clientOnly()
                 .withDryRunOption(DryRun.CLIENT)

@@ -230,12 +230,13 @@ class ChartTest {
 
     @ParameterizedTest
     @CsvSource({
-        "v1.30.0,               v1.30.0",
+        "v1.31.0,               v1.31.0",
         "v1.35.4,               v1.35.4",
         "v1.31.2-eks-7f9249a,   v1.31.2",
         "v1.32.1-gke.1729000,   v1.32.1",
         "v1.33.5+k3s1,          v1.33.5",
         "v1.34.0-rc.1,          v1.34.0",
+        "v1.40.0,               v1.40.0",
     })
     void kubeSchedulerFollowsTheClustersVersion(String cluster, String tag) {
         String yaml = Chart.template().withKubeVersion(cluster).call();

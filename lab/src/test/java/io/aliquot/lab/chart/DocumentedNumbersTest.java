@@ -8,7 +8,6 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -53,22 +52,42 @@ class DocumentedNumbersTest {
 
     @Test
     void theSupportMatrixNamesTheVersionsThatTheLabRuns() {
-        String modules = read("lab/kube/go.mod");
-        Map<String, String> tested = Map.of(
-                "Kubernetes", "k8s.io/kubernetes",
-                "Helm", "helm.sh/helm/v3");
         String matrix = read("docs/support-matrix.md");
 
-        tested.forEach((row, module) -> assertThat(rows(matrix)
-                        .filter(cells -> cells.getFirst().equals(row))
-                        .map(cells -> cells.get(2)))
-                .containsExactly(first(modules, Pattern.quote(module) + " v(\\S+)")));
+        assertThat(rows(matrix).filter(cells -> cells.getFirst().equals("Helm")).map(cells -> cells.get(2)))
+                .containsExactly(first(read("lab/kube/go.mod"), "helm\\.sh/helm/v3 v(\\S+)"));
         String versions = read("lab/common.sh");
         assertThat(matrix)
                 .contains(
                         "containerd " + first(versions, "containerd_version=(\\S+)"),
                         "runc " + first(versions, "runc_version=(\\S+)"),
                         "toolkit " + first(versions, "nvidia_toolkit_version=(\\S+)"));
+    }
+
+    /** Beside the default version those of the table, which {@code ./aliquot test --long kubernetes-VERSION} writes. */
+    @Test
+    void theNotesNameTheVersionsOfKubernetesThatTheSupportMatrixHasAndTheLabRuns() {
+        Path notes = Chart.scenarios().getFirst();
+        String byDefault = first(read("lab/kube/go.mod"), "k8s\\.io/kubernetes v(\\S+)");
+        String table = between(
+                read("docs/support-matrix.md"),
+                "<!-- What ran on which Kubernetes",
+                "<!-- End of what ran on which Kubernetes");
+        List<String> others = matches(table, "(?m)^\\| (1\\.[0-9.]+) \\|")
+                .filter(version -> !version.equals(byDefault))
+                .toList();
+
+        assertThat(others)
+                .allMatch(version -> Files.exists(Chart.root().resolve("lab/kube/versions/" + version + ".mod")));
+        List<String> tested = Stream.concat(others.stream(), Stream.of(byDefault))
+                .map(version -> version.substring(0, version.lastIndexOf('.')))
+                .sorted()
+                .toList();
+        assertThat(Chart.notes(notes, "v1.99.0"))
+                .contains("runs Kubernetes v1.99.0. Aliquot's own tests ran on " + String.join(", ", tested) + " (");
+        for (String version : tested) {
+            assertThat(Chart.notes(notes, "v" + version + ".0")).doesNotContain("own tests ran on");
+        }
     }
 
     private static Set<String> policies() {

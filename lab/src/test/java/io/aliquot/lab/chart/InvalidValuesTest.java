@@ -21,17 +21,17 @@ class InvalidValuesTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"v1.20.0", "v1.29.14", "v1.29.9-eks-1"})
-    void kubernetesBefore130IsRefused(String version) {
+    @CsvSource({"v1.20.0", "v1.30.14", "v1.30.9-eks-1"})
+    void kubernetesBefore131IsRefused(String version) {
         assertThatThrownBy(() -> Chart.template().withKubeVersion(version).call())
-                .hasMessageContaining("needs Kubernetes 1.30 or later")
+                .hasMessageContaining("needs Kubernetes 1.31 or later")
                 .hasMessageContaining("this is " + version.replaceFirst("-.*", ""))
                 .hasMessageContaining("--kube-version");
     }
 
     @Test
-    void kubernetes130IsAcceptedAlsoWithAProvidersSuffix() {
-        assertThatCode(() -> Chart.template().withKubeVersion("v1.30.0-gke.1").call())
+    void kubernetes131IsAcceptedAlsoWithAProvidersSuffix() {
+        assertThatCode(() -> Chart.template().withKubeVersion("v1.31.0-gke.1").call())
                 .doesNotThrowAnyException();
     }
 

@@ -34,7 +34,7 @@ import java.util.stream.Stream;
 /** What can be wrong with the cluster as a whole: its version, Aliquot's control plane, and who else claims its names. */
 final class ClusterChecks {
     private static final String MWC = "MutatingWebhookConfiguration";
-    private static final int LEAST_MINOR = 30;
+    private static final int LEAST_MINOR = 31;
     private static final Pattern VERSION = Pattern.compile("v?(\\d+)\\.(\\d+)\\..*");
     /** HAMi's webhook (github.com/Project-HAMi/HAMi, charts/hami/templates/scheduler/webhook.yaml). */
     private static final String HAMI_WEBHOOK = "vgpu.hami.io";

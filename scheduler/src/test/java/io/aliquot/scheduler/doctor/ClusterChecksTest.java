@@ -27,14 +27,14 @@ class ClusterChecksTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"v1.29.9", "v1.9.0", "v2.0.0", "none"})
+    @ValueSource(strings = {"v1.30.9", "v1.9.0", "v2.0.0", "none"})
     void aKubernetesVersionThatIsNotSupported(String version) {
         installation.version = version;
 
         assertThat(ClusterChecks.version(installation.state()))
                 .extracting(Finding::print)
                 .containsExactly(
-                        "cluster: runs Kubernetes " + version + ", and Aliquot needs 1.30 or later; upgrade the"
+                        "cluster: runs Kubernetes " + version + ", and Aliquot needs 1.31 or later; upgrade the"
                                 + " cluster, see docs/support-matrix.md (kubernetes-version)");
     }
 
