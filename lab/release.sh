@@ -6,8 +6,6 @@ release_images=(aliquot-scheduler aliquot-device-plugin aliquot-fake-driver)
 # The simulated driver links zstd and lz4 of the build machine, so there is none for arm64.
 image_architectures() { if [ "$1" = aliquot-fake-driver ]; then echo amd64; else echo amd64 arm64; fi; } # IMAGE
 
-# images.txt names kube-scheduler's image for each of these.
-release_kubernetes=(1.31.14 1.33.13 1.35.4 1.36.3 1.37.2)
 crane_version=0.22.1
 cosign_version=2.6.5
 syft_version=1.57.1
@@ -229,7 +227,7 @@ write_chart() { # REGISTRY
 # All images that the chart can name: ours, and kube-scheduler's for each version of Kubernetes.
 write_images() {
     local version
-    for version in "${release_kubernetes[@]}"; do chart_images "$version"; done | LC_ALL=C sort -u > "$release_folder/images.txt"
+    for version in $(kubernetes_versions); do chart_images "$version"; done | LC_ALL=C sort -u > "$release_folder/images.txt"
 }
 
 # The images that `helm template` names, with the simulated driver.
