@@ -130,7 +130,7 @@ class ReleaseTest {
     @Test
     void imagesTxtIsWhatThePublishedChartNames() throws Exception {
         Set<String> named = new TreeSet<>();
-        for (String kubernetes : bash("echo ${release_kubernetes[*]}").output().split(" ", -1)) {
+        for (String kubernetes : bash("kubernetes_versions").output().strip().split("\n", -1)) {
             String yaml = bash("$(helm_program) template aliquot oci://" + repository()
                             + "/charts/aliquot --plain-http --version "
                             + version() + " --namespace aliquot --kube-version " + kubernetes
