@@ -58,8 +58,6 @@ passes_on_the_fake_driver)
     duty || exit 1
     expect 2 PASS " with kernels of 2 ms"
     grep -q '"costs": \[{"ns": ' "$results" || fail "the results do not contain what the shim learned"
-    kit sharing --seconds 1 --warm-up 0.5 --tolerance 18 --match 'rest on' || exit 1
-    expect 1 PASS "divide the surplus by their cores"
     mkdir "$folder/mps" && : >"$folder/mps/control"
     CUDA_MPS_PIPE_DIRECTORY=$folder/mps kit sharing turns || exit 1
     grep -q 'lent comes back.*not applicable: under MPS' "$results" || fail "a row of shares applies under MPS"
