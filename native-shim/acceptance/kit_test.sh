@@ -76,7 +76,7 @@ compares_turns)
     set -- --seconds 0.8 --warm-up 0.5 --match '75 . 25 % with kernels of 2 ms'
     # A program that waits for short kernels, or fills 16 streams, needs a CPU at once: not here.
     [ -z "${ALIQUOT_LONG-}" ] || set -- --match 'rest on|% with'
-    # Whoever waits long for a CPU does not always have work, and gets no turn: then the next try counts.
+    # A program that waits long for a CPU does not always have work, and gets no turn: then the next try counts.
     for _ in 1 2 3; do
         rm -f "$results"
         ALIQUOT_FAKE_PROFILE=hopper,switch=150 kit turns --tolerance 18 "$@" || continue

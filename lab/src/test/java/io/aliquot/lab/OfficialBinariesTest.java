@@ -1,9 +1,11 @@
 package io.aliquot.lab;
 
+import static io.aliquot.lab.LabScripts.bash;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
+import io.aliquot.lab.LabScripts.Result;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -13,7 +15,6 @@ import java.nio.file.Path;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -53,8 +54,6 @@ class OfficialBinariesTest {
     private final Set<String> cut = ConcurrentHashMap.newKeySet();
 
     /** What a command has printed, and whether it has succeeded. */
-    private record Result(boolean success, String output) {}
-
     @BeforeEach
     void startServer() throws IOException {
         server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
@@ -188,14 +187,5 @@ class OfficialBinariesTest {
     /** A command with a build cache of its own. */
     private String caching(String command) {
         return "cache='" + folder.resolve("cache") + "'; " + command;
-    }
-
-    private static Result bash(String command) throws IOException, InterruptedException {
-        Process process = new ProcessBuilder("bash", "-c", ". ../lab/all.sh; " + command)
-                .redirectError(ProcessBuilder.Redirect.INHERIT)
-                .start();
-        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        assertThat(process.waitFor(1, TimeUnit.MINUTES)).isTrue();
-        return new Result(process.exitValue() == 0, output.strip());
     }
 }

@@ -1,9 +1,11 @@
 package io.aliquot.lab;
 
+import static io.aliquot.lab.LabScripts.bash;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
+import io.aliquot.lab.LabScripts.Result;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -12,7 +14,6 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -22,7 +23,6 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Executors;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
@@ -59,8 +59,6 @@ class ReleaseTest {
     private static final ConcurrentLinkedQueue<String> REQUESTS = new ConcurrentLinkedQueue<>();
 
     private static volatile Predicate<String> fails = request -> false;
-
-    private record Result(boolean success, String output) {}
 
     /** crane's registry with a folder of its own: it knows the layers of all its repositories, and is asked for none twice. */
     private static final class Registry implements AutoCloseable {
@@ -341,19 +339,6 @@ class ReleaseTest {
             Thread.currentThread().interrupt();
         } finally {
             exchange.close();
-        }
-    }
-
-    private static Result bash(String command) {
-        try {
-            Process process = new ProcessBuilder("bash", "-c", ". ../lab/all.sh; " + command)
-                    .redirectError(ProcessBuilder.Redirect.INHERIT)
-                    .start();
-            String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-            assertThat(process.waitFor(1, TimeUnit.MINUTES)).isTrue();
-            return new Result(process.exitValue() == 0, output.strip());
-        } catch (IOException | InterruptedException e) {
-            throw new AssertionError(e);
         }
     }
 }
