@@ -183,13 +183,18 @@ build_informer() { # VERSION
 
 build_host_devices() { build_test_program "$(host_devices_program)" hostdevices; }
 
+# Builds a static program of a module that replaces no other.
+go_install() { # FOLDER PACKAGE@VERSION
+    go_environment
+    (cd / && CGO_ENABLED=0 GOBIN=$1 go install -trimpath -ldflags '-s -w' "$2")
+}
+
 build_chart_programs() {
     local out
     out=$(chart_programs)
-    go_environment
     rm -rf "$out.tmp"
-    (cd / && CGO_ENABLED=0 GOBIN=$out.tmp go install -trimpath -ldflags '-s -w' "helm.sh/helm/v4/cmd/helm@v$helm4_version" &&
-        CGO_ENABLED=0 GOBIN=$out.tmp go install -trimpath -ldflags '-s -w' "github.com/zegl/kube-score/cmd/kube-score@v$kube_score_version")
+    go_install "$out.tmp" "helm.sh/helm/v4/cmd/helm@v$helm4_version"
+    go_install "$out.tmp" "github.com/zegl/kube-score/cmd/kube-score@v$kube_score_version"
     publish "$out.tmp" "$out"
 }
 

@@ -152,8 +152,7 @@ build_release_programs() { # [cosign]
 }
 
 build_release_program() { # NAME PACKAGE
-    go_environment
-    (cd / && CGO_ENABLED=0 GOBIN=$cache/programs/$1.tmp go install -trimpath -ldflags '-s -w' "$2")
+    go_install "$cache/programs/$1.tmp" "$2"
     publish "$cache/programs/$1.tmp/$1" "$(release_program "$1")"
     rm -rf "$cache/programs/$1.tmp"
 }
