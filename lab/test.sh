@@ -18,7 +18,8 @@ long_parts() {
 		vm          a node in a virtual machine with systemd, cgroup v2, containerd 2, XFS and Btrfs, with and without injection by
 		            CDI: limits, usage, health, files, reboots, power failures
 		churn       a pod a second for 40 minutes, or ALIQUOT_CHURN_MINUTES: the memory of each program, restarts, rejected pods
-		release     a release to a registry of the test's own: twice the same images, failures of the registry, signatures
+		release     a release to a registry of the test's own: twice the same images, failures of the registry, signatures, an
+		            installation from it
 		upgrade     from the newest release, or the commit ALIQUOT_EARLIER, to this one and back, with 40 pods that keep GPUs busy
 		conformance Kubernetes' own conformance tests, without Aliquot and with it, and those of the scheduler on shares
 		jdk21       the unit and component tests on JDK 21
@@ -230,7 +231,7 @@ run_part() { # PART
             step acceptance-agent "Building the node agent of the acceptance kit (Maven)" contained build_acceptance_agent
             ALIQUOT_KILL_ROUNDS=5000 maven -pl api,testing,native-shim,device-plugin
             ;;
-        lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!},!ShortPodsIT,!VirtualMachine*IT" ;;
+        lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!},!ShortPodsIT,!ReleaseIT,!VirtualMachine*IT" ;;
         vm) run_vm ;;
         churn) maven_lab -Dtest=None -Dit.test=ShortPodsIT ;;
         faults) maven_lab -Dtest=None "-Dit.test=$fault_tests" ;;
@@ -239,7 +240,7 @@ run_part() { # PART
         release)
             build_release_programs cosign
             build_aliquot_if_changed
-            maven_lab -Dtest=ReleaseTest -Dit.test=None
+            maven_lab -Dtest=ReleaseTest -Dit.test=ReleaseIT
             ;;
         kubernetes-*)
             unset ALIQUOT_LONG

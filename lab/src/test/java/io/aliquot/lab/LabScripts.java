@@ -19,14 +19,19 @@ final class LabScripts {
     /** Runs a command with all functions; it must end within a minute of its output. */
     static Result bash(String command) {
         try {
-            Process process = new ProcessBuilder("bash", "-c", ". ../lab/all.sh; " + command)
-                    .redirectError(ProcessBuilder.Redirect.INHERIT)
-                    .start();
+            Process process = start(command);
             String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
             assertThat(process.waitFor(1, TimeUnit.MINUTES)).isTrue();
             return new Result(process.exitValue() == 0, output.strip());
         } catch (IOException | InterruptedException e) {
             throw new AssertionError(e);
         }
+    }
+
+    /** Starts a command with all functions. Its standard error is this process's. */
+    static Process start(String command) throws IOException {
+        return new ProcessBuilder("bash", "-c", ". ../lab/all.sh; " + command)
+                .redirectError(ProcessBuilder.Redirect.INHERIT)
+                .start();
     }
 }

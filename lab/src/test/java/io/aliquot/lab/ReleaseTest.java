@@ -9,7 +9,6 @@ import io.aliquot.lab.LabScripts.Result;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
-import java.net.ServerSocket;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -60,37 +59,9 @@ class ReleaseTest {
 
     private static volatile Predicate<String> fails = request -> false;
 
-    /** crane's registry with a folder of its own: it knows the layers of all its repositories, and is asked for none twice. */
-    private static final class Registry implements AutoCloseable {
-        private final int port;
-        private final Process process;
-
-        Registry() throws IOException {
-            try (var free = new ServerSocket(0, 0, InetAddress.getLoopbackAddress())) {
-                port = free.getLocalPort();
-            }
-            process = new ProcessBuilder(
-                            bash("release_program crane").output(),
-                            "registry",
-                            "serve",
-                            "--address",
-                            "127.0.0.1:" + port,
-                            "--disk",
-                            Files.createTempDirectory(folder, "registry").toString())
-                    .redirectErrorStream(true)
-                    .redirectOutput(ProcessBuilder.Redirect.DISCARD)
-                    .start();
-        }
-
-        @Override
-        public void close() {
-            process.destroy();
-        }
-    }
-
     @BeforeAll
     static void publishesARelease() throws Exception {
-        registry = new Registry();
+        registry = Registry.onMachine(folder);
         proxy = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         proxy.setExecutor(Executors.newVirtualThreadPerTaskExecutor());
         proxy.createContext("/", ReleaseTest::forward);
@@ -158,7 +129,7 @@ class ReleaseTest {
     void aRegistryThatFailsKeepsTheReleaseBefore(String what, String method, String path) throws Exception {
         Map<String, String> released = digests(repository());
         Registry whole = registry;
-        try (var fresh = new Registry()) {
+        try (var fresh = Registry.onMachine(folder)) {
             registry = fresh;
             for (String name : REPOSITORIES) {
                 crane("push --index ../target/release/layouts/aliquot-fake-driver " + repository() + "/" + name + ":"
@@ -310,7 +281,7 @@ class ReleaseTest {
             return;
         }
         HttpRequest.Builder forwarded = HttpRequest.newBuilder(
-                        URI.create("http://127.0.0.1:" + registry.port + exchange.getRequestURI()))
+                        URI.create("http://" + registry.address() + exchange.getRequestURI()))
                 .method(exchange.getRequestMethod(), HttpRequest.BodyPublishers.ofByteArray(body));
         exchange.getRequestHeaders().forEach((name, values) -> {
             if (!HEADERS_OF_A_CONNECTION.contains(name.toLowerCase(Locale.ROOT))) {

@@ -12,10 +12,10 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
@@ -26,7 +26,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.parallel.Isolated;
 
 /**
- * An upgrade from an earlier commit to this one, and back, while programs use their GPUs and others start. {@code ./aliquot
+ * An upgrade from an earlier commit to this one, of the node agents first, and back, while programs use their GPUs and others start. {@code ./aliquot
  * test --long upgrade} loads that commit's images into the nodes, with the tag {@value #TAG}.
  */
 @ExtendWith(LabExtension.class)
@@ -39,6 +39,8 @@ class UpgradeIT {
 
     private static final String TAG = "earlier";
     private static final String RELEASE = "aliquot";
+    private static final String AGENT = "device-plugin";
+    private static final String SCHEDULER = "scheduler";
 
     private static final int LOOPS = 37;
     private static final int PODS_PER_STEP = 50;
@@ -84,13 +86,17 @@ class UpgradeIT {
                         .expectSuccess();
             }
             startPods(lab, namespace);
+            awaitRollout(lab); // a DaemonSet replaces pods that are not available yet all at once
             Map<String, String> before = state(lab, namespace);
             AuditLog log = AuditLog.fromNowOn(lab);
             try (var watcher = new DoubleAllocationWatcher(lab.client())) {
-                var upgrade = new Step(lab, namespace, "upgrade");
+                var agents = new Step(lab, namespace, "agents", Set.of(AGENT));
+                agents.during(() -> helm(lab, "upgrade", earlier, "--set", "scheduler.image.tag=" + TAG));
+                assertThat(state(lab, namespace)).isEqualTo(before);
+                var upgrade = new Step(lab, namespace, "upgrade", Set.of(SCHEDULER));
                 upgrade.during(() -> helm(lab, "upgrade", lab.root()));
                 assertThat(state(lab, namespace)).isEqualTo(before);
-                var rollback = new Step(lab, namespace, "rollback");
+                var rollback = new Step(lab, namespace, "rollback", Set.of(AGENT, SCHEDULER));
                 rollback.during(() -> lab.aliquot("helm", "rollback", RELEASE, "1", "--namespace", Lab.NAMESPACE)
                         .expectSuccess());
                 assertThat(state(lab, namespace)).isEqualTo(before);
@@ -101,7 +107,7 @@ class UpgradeIT {
             bindings.stream()
                     .filter(write -> write.code() != 201)
                     .forEach(write -> System.out.println("a Binding that was not written: " + write));
-            assertThat(bindings).hasSizeGreaterThan(2 * PODS_PER_STEP);
+            assertThat(bindings).hasSizeGreaterThan(3 * PODS_PER_STEP);
             assertThat(bindings).noneMatch(write -> write.code() == 403 || write.code() == 422);
         } finally {
             lab.aliquot("up", "--no-build").expectSuccess();
@@ -218,15 +224,16 @@ class UpgradeIT {
         private final TestNamespace namespace;
         private final String name;
 
-        /** By component, how long pods of two versions were ready at the same time. */
-        private final Map<String, Duration> mixed = new LinkedHashMap<>();
+        /** For each component that changes, how long pods of two versions were ready at the same time. */
+        private final Map<String, Duration> mixed = new TreeMap<>();
 
         private int created;
 
-        Step(Lab lab, TestNamespace namespace, String name) {
+        Step(Lab lab, TestNamespace namespace, String name, Set<String> components) {
             this.lab = lab;
             this.namespace = namespace;
             this.name = name;
+            components.forEach(component -> mixed.put(component, Duration.ZERO));
         }
 
         /**
@@ -249,9 +256,7 @@ class UpgradeIT {
                 lab.kubectl("get", "gpushares", "--namespace", namespace.name()).expectSuccess();
                 sleep(BETWEEN_PODS);
                 Duration round = Duration.ofNanos(System.nanoTime() - start);
-                for (String component : List.of("scheduler", "device-plugin")) {
-                    mixed.merge(component, isMixed(component) ? round : Duration.ZERO, Duration::plus);
-                }
+                mixed.replaceAll((component, time) -> isMixed(component) ? time.plus(round) : time);
             }
             assertThat(failure).isEmpty();
             Predicate<Pod> ofStep = pod -> pod.getMetadata().getName().startsWith(name + "-");
