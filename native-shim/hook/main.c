@@ -19,7 +19,8 @@
  * The runtime runs the hook in the container's namespaces, as their root, after all mounts and before pivot_root, so
  * the root is still at its place below the host's; the state is on the standard input (OCI runtime specification,
  * runtime.md, State; runc: libcontainer/rootfs_linux.go, prepareRootfs). A process of its own looks at the tenant's
- * files, because their file system may never answer. It has CHECK_MS from the start of the hook; else the start ends.
+ * files, because their file system may never answer. It has CHECK_SECONDS from the start of the hook; else the start
+ * ends, and a pod that is never restarted has failed: on a busy node all of this may take seconds.
  */
 #include "image.h"
 #include "json.h"
@@ -41,7 +42,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOUNTS_MAX = 16, CHECK_MS = 800, ANNOTATION_MAX = 512, VALUES_MAX = 32768 };
+enum { MOUNTS_MAX = 16, CHECK_SECONDS = 5, ANNOTATION_MAX = 512, VALUES_MAX = 32768 };
 #define JSON_BYTES_MAX (8 << 20) /* the kernel takes at most 6 MiB of arguments and environment: fs/exec.c */
 
 struct options {
@@ -254,9 +255,9 @@ static bool check_files_in_time(const struct options *options, const struct cont
         kill(child, SIGKILL);
         return REFUSE(
             sentence,
-            "the container's files cannot be read within %d ms; is a file system of the image or of a volume slow "
+            "the container's files cannot be read within %d s; is a file system of the image or of a volume slow "
             "or not answering?",
-            CHECK_MS);
+            CHECK_SECONDS);
     }
     if (read(ends[0], &answer, sizeof answer) != sizeof answer) {
         return REFUSE(sentence, "the check of the container's files has failed");
@@ -291,8 +292,8 @@ int main(int argument_count, char **arguments) {
     static struct container container;
     char sentence[SENTENCE_MAX] = "";
     bool has_loader = true;
-    int64_t deadline = now_ms() + CHECK_MS;
-    alarm(1); /* ends the hook, and with it the start, if the runtime's files do not answer */
+    int64_t deadline = now_ms() + 1000 * CHECK_SECONDS;
+    alarm(CHECK_SECONDS + 1); /* ends the hook, and with it the start, if the runtime's files do not answer */
     if (argument_count < 1 || !parse_options(arguments + 1, &options)) {
         dprintf(STDERR_FILENO, "usage: aliquot-hook --pod-uid UID --namespace NAME --pod NAME --container NAME "
                                "[--mount HOST CONTAINER]... [--preload] [--note FILE]\n");

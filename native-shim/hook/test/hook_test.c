@@ -549,7 +549,7 @@ TEST(a_program_that_is_no_regular_file_is_not_opened) {
     EXPECT(1, "expected the image's dynamic loader at " GLIBC_LOADER, ARGUMENTS);
 }
 
-TEST(a_file_system_that_does_not_answer_ends_the_start_within_a_second) {
+TEST(a_file_system_that_does_not_answer_ends_the_start) {
     char options[128];
     make_glibc_container();
     int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -559,8 +559,8 @@ TEST(a_file_system_that_does_not_answer_ends_the_start_within_a_second) {
         SKIP("FUSE is not available here");
     }
     configure_program("/volume/app");
-    EXPECT(1, "cannot be read within 800 ms", ARGUMENTS);
-    CHECK(took < 3, "%g s", took); /* with what a busy machine adds */
+    EXPECT(1, "cannot be read within 5 s", ARGUMENTS);
+    CHECK(took < 8, "%g s", took); /* with what a busy machine adds */
 }
 
 /* ---- the runtime's texts, and lines ---- */
@@ -570,7 +570,7 @@ TEST(a_state_that_does_not_end_ends_the_start) {
     make_glibc_container();
     CHECK(pipe2(ends, O_CLOEXEC) == 0 && write(ends[1], "{", 1) == 1, "pipe");
     CHECK_EQUAL(run_with(ends[0], (const char *const[]){"aliquot-hook", ARGUMENTS, NULL}), -SIGALRM);
-    CHECK(took < 3, "%g s", took);
+    CHECK(took < 8, "%g s", took);
 }
 
 TEST(texts_that_are_no_json_too_deep_or_too_long_are_refused) {

@@ -18,8 +18,8 @@ import tools.jackson.databind.node.ObjectNode;
  *     wrong with them
  */
 public record StartHook(Path program, Path pods, boolean endsUnlimited) {
-    /** The kubelet waits two minutes for the runtime; the hook ends itself within one second. */
-    private static final int TIMEOUT_SECONDS = 2;
+    /** The kubelet waits two minutes for the runtime. The hook ends itself six seconds after Linux has started it. */
+    private static final int TIMEOUT_SECONDS = 30;
 
     /**
      * As an element of {@code containerEdits.hooks} (github.com/cncf-tags/container-device-interface, SPEC.md).
