@@ -93,6 +93,7 @@ public final class ApiServer implements AutoCloseable {
                 "--etcd-servers=http://127.0.0.1:" + etcd,
                 "--bind-address=127.0.0.1",
                 "--advertise-address=127.0.0.1",
+                "--endpoint-reconciler-type=none", // the others refuse that address, since 1.37
                 "--secure-port=" + port,
                 "--cert-dir=" + folder,
                 "--token-auth-file=" + tokens,
