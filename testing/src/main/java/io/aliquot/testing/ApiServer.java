@@ -262,6 +262,11 @@ public final class ApiServer implements AutoCloseable {
         throw new IllegalStateException("the API server is not ready after " + START + " or less" + details);
     }
 
+    /** That of Kubernetes, such as {@code v1.35.4}. */
+    public String version() {
+        return admin().get("/version").expectSuccess().field("gitVersion");
+    }
+
     public int port() {
         return port;
     }

@@ -2,6 +2,7 @@ package io.aliquot.lab.chart;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assumptions.assumeThat;
 
 import com.marcnuri.helm.Helm;
 import com.marcnuri.helm.InstallCommand;
@@ -484,6 +485,9 @@ class AdmissionPoliciesIT {
                 },
                 quoteCharacter = '"')
         void schedulerWritesNoOtherSubresource(String subresource, String patch) {
+            assumeThat(admin.get("/api/v1").body())
+                    .as("what this API server has")
+                    .contains("\"pods/" + subresource + "\"");
             String path = PODS + "/" + bound() + "/" + subresource + DRY_RUN;
             Caller mighty = server.mighty("system:serviceaccount:" + Chart.NAMESPACE + ":aliquot-scheduler");
 
@@ -1551,8 +1555,8 @@ class AdmissionPoliciesIT {
         }
 
         /**
-         * docs/security.md says for every right to write what its thief gains. The rights of kube-scheduler's roles are those
-         * of this API server's version.
+         * docs/security.md says for every right to write what its thief gains. On another version than the default one
+         * kube-scheduler's roles may have fewer.
          */
         @Test
         void theSecurityModelListsEveryRightToWrite() throws IOException {
@@ -1571,15 +1575,15 @@ class AdmissionPoliciesIT {
                     })
                     .toList();
 
-            assertThat(documented)
-                    .containsExactlyInAnyOrderElementsOf(Stream.of(
-                                    "aliquot-scheduler",
-                                    "aliquot-device-plugin",
-                                    "aliquot-ca-bundles",
-                                    "aliquot-doctor")
-                            .flatMap(account -> writes(account).stream().map(right -> account + " " + right))
-                            .distinct()
-                            .toList());
+            List<String> rights = Stream.of(
+                            "aliquot-scheduler", "aliquot-device-plugin", "aliquot-ca-bundles", "aliquot-doctor")
+                    .flatMap(account -> writes(account).stream().map(right -> account + " " + right))
+                    .distinct()
+                    .toList();
+            assertThat(documented).containsAll(rights);
+            if (server.version().equals(Chart.KUBERNETES)) {
+                assertThat(rights).containsAll(documented);
+            }
         }
 
         /** Each right of an account to do more than to read, {@code group/resource names: verbs}, in all its roles. */

@@ -124,7 +124,7 @@ class GitOpsIT {
 
     /** Writes what Argo CD applies. */
     private static Path render(String... values) throws Exception {
-        String manifests = onRelease(helm, "template", values, "--skip-tests", "--kube-version", Chart.KUBERNETES);
+        String manifests = onRelease(helm, "template", values, "--skip-tests", "--kube-version", server.version());
         return Files.writeString(folder.resolve("manifests.yaml"), manifests);
     }
 
