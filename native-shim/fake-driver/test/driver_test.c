@@ -527,23 +527,6 @@ static void device_attributes_match_the_gpu_files(void) {
     EQUAL(FAKE_CUDA_VERSION, value);
 }
 
-static void a_process_can_hold_100000_allocations(void) {
-    enum { COUNT = 100000 };
-    static CUdeviceptr pointers[COUNT];
-    start_context(0);
-    for (int i = 0; i < COUNT; i++) {
-        EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointers[i], 512));
-    }
-    EQUAL(GPU_MIB * MIB - COUNT * 512, free_bytes());
-    for (int i = 0; i < COUNT; i += 2) {
-        EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointers[i]));
-    }
-    for (int i = 1; i < COUNT; i += 2) {
-        EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointers[i]));
-    }
-    EQUAL(GPU_MIB * MIB, free_bytes());
-}
-
 static CUcontext shared_context;
 
 static void *use_memory_and_streams(void *argument) {
@@ -610,7 +593,6 @@ int main(int count, char **arguments) {
         TEST(visible_devices_accepts_every_form),
         TEST(a_lost_gpu_returns_errors_and_other_gpus_still_work),
         TEST(threads_share_a_context),
-        TEST(a_process_can_hold_100000_allocations),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 3, GPU_MIB);
 }

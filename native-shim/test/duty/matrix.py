@@ -3,7 +3,7 @@
 Runs duty with mixes of one to four tenants, and judges each tenant's share: matrix.py DUTY [SET...] [OPTIONS].
 
 Sets (default: sample; with ALIQUOT_LONG in the environment, all that are judged):
-  sample    each kind of program under each policy, and most pairs of them; 15 s of CPU time
+  sample    each kind of program under each policy, and most pairs of them, for 2 s each; 10 s of CPU time
   all       every tenant alone, every pair, and all pairs among three and four tenants; a quarter of an hour
   mixes     kernels of many lengths, without and with the arbiter
   lending   programs that wait, compute or come in bursts, beside those that borrow
@@ -209,7 +209,7 @@ def main():
     if "priority" in given.sets:
         return any([priority(duty, profile) for profile in given.profile or ["kind"]])
     pairs = itertools.combinations_with_replacement(itertools.product(PROGRAMS, POLICIES), 2)
-    sets = {"sample": lambda: pairwise((4, 3))[:10],
+    sets = {"sample": lambda: [f"{mix} --seconds 2" for mix in pairwise((4, 3))[:10]],
             "all": lambda: [options([kind]) for kind in itertools.product(PROGRAMS, POLICIES)] +
                            [options(pair) for pair in pairs] + pairwise((3, 4), 2) + pairwise((4,), 3),
             "agentless": lambda: [options([(program, "fixed") for program in mix]).replace("--arbiter ", "")

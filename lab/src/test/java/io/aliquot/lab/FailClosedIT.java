@@ -10,7 +10,10 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** A malformed limit file denies access to the GPU; it never lifts the limit. */
+/**
+ * A malformed limit file denies access to the GPU; it never lifts the limit. The shim's tests have more such files,
+ * {@code api/golden/vgpu/invalid} among them.
+ */
 @ExtendWith(LabExtension.class)
 class FailClosedIT {
     private static final String ALLOCATE = "vgpu-sample alloc 1 2>&1";
@@ -24,22 +27,17 @@ class FailClosedIT {
 
         try (KubernetesClient scheduler =
                 lab.impersonate("system:serviceaccount:" + Lab.NAMESPACE + ":aliquot-scheduler", Map.of())) {
-            for (String malformed : new String[] {
-                "", valid.substring(0, valid.indexOf("memory=") + 9), "é" + valid, valid + "#".repeat(200_000)
-            }) {
-                rewrite(lab, scheduler, namespace, malformed);
+            rewrite(lab, scheduler, namespace, valid.substring(0, valid.indexOf("memory=") + 9));
 
-                String output =
-                        namespace.exec("limited", "bash", "-c", ALLOCATE).out();
+            String output = namespace.exec("limited", "bash", "-c", ALLOCATE).out();
 
-                assertThat(output).doesNotContain("CUDA_SUCCESS");
-                assertThat(output.lines().filter(line -> line.contains("/etc/aliquot/vgpu")))
-                        .as(output)
-                        .hasSize(1);
-                assertThat(namespace.exec("limited", "cat", "/etc/hostname").expectSuccess())
-                        .as("a program that uses no GPU still works")
-                        .isEqualTo("limited\n");
-            }
+            assertThat(output).doesNotContain("CUDA_SUCCESS");
+            assertThat(output.lines().filter(line -> line.contains("/etc/aliquot/vgpu")))
+                    .as(output)
+                    .hasSize(1);
+            assertThat(namespace.exec("limited", "cat", "/etc/hostname").expectSuccess())
+                    .as("a program that uses no GPU still works")
+                    .isEqualTo("limited\n");
             rewrite(lab, scheduler, namespace, valid);
         }
         assertThat(namespace.exec("limited", "bash", "-c", ALLOCATE).expectSuccess())

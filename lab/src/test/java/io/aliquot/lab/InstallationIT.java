@@ -8,9 +8,6 @@ import io.fabric8.kubernetes.api.model.DeletionPropagation;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
 import io.fabric8.kubernetes.api.model.batch.v1.Job;
 import io.fabric8.kubernetes.client.KubernetesClientException;
-import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashSet;
 import java.util.List;
@@ -18,7 +15,6 @@ import java.util.Set;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
-import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.api.parallel.Isolated;
 
 /** The release: what the chart installs, and what the programs maintain at run time. */
@@ -26,22 +22,6 @@ import org.junit.jupiter.api.parallel.Isolated;
 @Isolated
 class InstallationIT {
     private static final String SECRET = "aliquot-webhook-tls";
-
-    @Test
-    void theChartWithDefaultValuesPassesAServerSideDryRun(Lab lab, @TempDir Path folder) throws IOException {
-        Path objects = folder.resolve("objects.yaml");
-        Files.writeString(objects, lab.helm("template"));
-
-        String output = lab.kubectl(
-                        "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", objects.toString())
-                .expectSuccess();
-
-        assertThat(output)
-                .contains("deployment.apps/aliquot-scheduler")
-                .contains("daemonset.apps/aliquot-device-plugin")
-                .contains("mutatingwebhookconfiguration.admissionregistration.k8s.io/aliquot")
-                .contains("validatingadmissionpolicy");
-    }
 
     @Test
     void anUpgradeWithoutChangesKeepsTheWebhooksCaBundleAndTheJobThatWroteIt(Lab lab) {

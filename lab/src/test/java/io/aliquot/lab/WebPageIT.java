@@ -122,6 +122,7 @@ class WebPageIT {
     }
 
     @Test
+    @LongTier.Only
     void aResizeThroughThePageReachesTheContainer(Lab lab, TestNamespace namespace) throws IOException {
         namespace.run(Pods.withLimits(lab, "grows", LIMITS));
         try (var proxy = KubectlProxy.ofLab(lab)) {
@@ -144,6 +145,7 @@ class WebPageIT {
     }
 
     @Test
+    @LongTier.Only
     void aUserOfOneNamespaceSeesItAndReadsWhatIsMissing(Lab lab, TestNamespace namespace) throws IOException {
         namespace.run(Pods.withLimits(lab, "train", LIMITS));
         lab.kubectl("create", "serviceaccount", "viewer", "--namespace", namespace.name())

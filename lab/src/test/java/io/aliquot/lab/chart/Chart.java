@@ -12,10 +12,10 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
@@ -38,6 +38,9 @@ final class Chart {
     private static final Path WITHOUT_HOOKS = withoutHooks();
 
     private static final KubernetesSerialization SERIALIZATION = new KubernetesSerialization();
+
+    /** By values files. */
+    private static final Map<List<Path>, List<Rendered>> RENDERED = new ConcurrentHashMap<>();
 
     private Chart() {}
 
@@ -115,10 +118,13 @@ final class Chart {
         return report.substring(report.indexOf("NOTES:"));
     }
 
+    /** Once for all tests, which do not change it; the files are the checkout's. */
     static List<Rendered> render(Path... valuesFiles) {
-        TemplateCommand command = template();
-        Arrays.stream(valuesFiles).forEach(command::withValuesFile);
-        return parse(command.call());
+        return RENDERED.computeIfAbsent(List.of(valuesFiles), files -> {
+            TemplateCommand command = template();
+            files.forEach(command::withValuesFile);
+            return parse(command.call());
+        });
     }
 
     static List<Rendered> renderWith(Map<String, Object> values) {

@@ -239,6 +239,7 @@ class KubernetesClusterIT {
                 .isEqualTo(Map.of("example.com/other", "stays"));
     }
 
+    /** From 128 KiB on the server compresses. */
     @Test
     void listBoundPodsReadsAllPages() throws IOException {
         var bound = new ArrayList<Pod>();

@@ -27,7 +27,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Collectors;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
@@ -195,29 +194,6 @@ class ListWatchClientIT {
             {"version":1,"visibleDevices":"{uuid}","memoryScaling":1.0,"coreScaling":1.0,"slots":10,"gpus":[\
             {"uuid":"%s%d","index":0,"model":"NVIDIA A100","memoryMiB":81920,"contextMiB":0,"numa":0,"healthy":true,\
             "mode":"shim"}]}""".formatted(GPU, node);
-    }
-
-    /** From 128 KiB on the server compresses. */
-    @Test
-    void aListOfSeveralPagesIsReadCompletely() throws IOException {
-        for (int i = 0; i < ListWatchClient.PAGE + 10; i++) {
-            make("many-" + i, "node-3");
-        }
-        Map<String, String> expected =
-                versions(whole.pods().inAnyNamespace().list(ALL).getItems());
-        var found = new ArrayList<Pod>();
-
-        lists.list(ResourceType.PODS, found::add);
-
-        assertThat(versions(found)).isEqualTo(expected).hasSizeGreaterThan(ListWatchClient.PAGE);
-    }
-
-    private static Map<String, String> versions(List<Pod> pods) {
-        return pods.stream()
-                .collect(Collectors.toMap(
-                        pod -> pod.getMetadata().getName(),
-                        pod -> pod.getMetadata().getUid() + " "
-                                + pod.getMetadata().getResourceVersion()));
     }
 
     @Test

@@ -39,7 +39,6 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The web page in a browser, with the objects of a real ledger. */
@@ -150,8 +149,9 @@ class WebPageTest {
         program.close();
     }
 
+    /** One that the page's script imports, and one that the page itself names. */
     @ParameterizedTest
-    @ValueSource(strings = {"app.js", "pods.js", "style.css"})
+    @ValueSource(strings = {"pods.js", "style.css"})
     void aFileThatDidNotArriveIsLoadedAgain(String name) {
         Page page = program.open(chromium, ColorScheme.LIGHT);
         page.route(
@@ -229,12 +229,19 @@ class WebPageTest {
         assertThat(page).hasURL(Pattern.compile("gpu=" + GpuNodes.name(Gpus.uuid(12, 1))));
     }
 
+    /** By which it is there again after a reload, and accessible in the colors of both schemes. */
     @Test
-    void eachViewHasItsAddress() {
+    void eachViewHasItsAddressAndIsAccessible() {
         Page page = program.open(chromium, ColorScheme.LIGHT);
         VIEWS.forEach((address, text) -> {
             page.navigate(program.origin() + WebPageProgram.PATH + address);
             assertThat(main(page)).containsText(text);
+            for (ColorScheme scheme : List.of(ColorScheme.LIGHT, ColorScheme.DARK)) {
+                page.emulateMedia(new Page.EmulateMediaOptions().setColorScheme(scheme));
+                assertThat(Chromium.accessibilityViolations(page))
+                        .as("%s, %s", address, scheme)
+                        .isEmpty();
+            }
             String title = page.title();
             page.reload();
             assertThat(main(page)).containsText(text);
@@ -469,19 +476,6 @@ class WebPageTest {
         List<Frame> frames = page.mainFrame().childFrames();
         assertThat(frames).hasSize(1);
         assertThat(frames.getFirst().url()).startsWith("chrome-error:");
-    }
-
-    @ParameterizedTest
-    @EnumSource(
-            value = ColorScheme.class,
-            names = {"LIGHT", "DARK"})
-    void eachViewIsAccessible(ColorScheme scheme) {
-        Page page = program.open(chromium, scheme);
-        VIEWS.forEach((address, text) -> {
-            page.navigate(program.origin() + WebPageProgram.PATH + address);
-            assertThat(main(page)).containsText(text);
-            assertThat(Chromium.accessibilityViolations(page)).as(address).isEmpty();
-        });
     }
 
     private static Locator main(Page page) {

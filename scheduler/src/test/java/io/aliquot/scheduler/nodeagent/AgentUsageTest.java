@@ -255,7 +255,7 @@ class AgentUsageTest {
 
     @Test
     void slowAgentsAndFailingOnesDelayNoOther() {
-        answers.put("127.0.0.1", FakeAgent.stalledAfter("{", end));
+        answers.put("127.0.0.1", exchange -> FakeAgent.await(end));
         answers.put("127.0.0.2", reportOf("fine"));
         for (int i = 0; i < 50; i++) {
             usage.putAgent("slow-" + i, true, "127.0.0.1");
