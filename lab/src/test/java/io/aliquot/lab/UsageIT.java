@@ -149,7 +149,8 @@ class UsageIT {
         assertThat(seconds).isGreaterThan(0.5);
 
         awaitTrue("the kernels' GPU time", A_SCRAPE, () -> gpuSeconds(lab, pod) > 0.9 * seconds);
-        assertThat(gpuSeconds(lab, pod)).isLessThan(1.1 * seconds);
+        // On a busy machine the simulated GPU's kernels take longer than they should.
+        assertThat(gpuSeconds(lab, pod)).isLessThan(1.25 * seconds);
     }
 
     @Test
