@@ -442,5 +442,5 @@ Not empty if Helm talks to a cluster, so that lookups work: Helm's default API v
 
 {{/* The minor versions of Kubernetes that the tests of the cluster have run on (docs/support-matrix.md). No newer one is refused. */}}
 {{- define "aliquot.testedKubernetes" -}}
-1.35
+1.31 1.35 1.37
 {{- end }}
