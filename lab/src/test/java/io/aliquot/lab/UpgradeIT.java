@@ -42,6 +42,9 @@ class UpgradeIT {
     private static final String AGENT = "device-plugin";
     private static final String SCHEDULER = "scheduler";
 
+    /** The container of the agents with this commit's image */
+    private static final String NEW_AGENT = "device-plugin=docker.io/aliquot-lab/aliquot-device-plugin:lab";
+
     private static final int LOOPS = 37;
     private static final int PODS_PER_STEP = 50;
     private static final Duration BETWEEN_PODS = Duration.ofSeconds(2);
@@ -91,7 +94,9 @@ class UpgradeIT {
             AuditLog log = AuditLog.fromNowOn(lab);
             try (var watcher = new DoubleAllocationWatcher(lab.client())) {
                 var agents = new Step(lab, namespace, "agents", Set.of(AGENT));
-                agents.during(() -> helm(lab, "upgrade", earlier, "--set", "scheduler.image.tag=" + TAG));
+                agents.during(() -> lab.kubectl(
+                                "-n", Lab.NAMESPACE, "set", "image", "daemonset/aliquot-device-plugin", NEW_AGENT)
+                        .expectSuccess());
                 assertThat(state(lab, namespace)).isEqualTo(before);
                 var upgrade = new Step(lab, namespace, "upgrade", Set.of(SCHEDULER));
                 upgrade.during(() -> helm(lab, "upgrade", lab.root()));
