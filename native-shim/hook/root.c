@@ -15,7 +15,13 @@
 int root_open(int root, const char *path, int flags) {
     struct open_how how = {.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC),
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-    return (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+    int fd;
+    /* Linux refuses a ".." with EAGAIN if any file or mount of the machine was moved meanwhile (openat2(2)). The hook's
+       time bounds the loop. */
+    do {
+        fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+    } while (fd < 0 && errno == EAGAIN);
+    return fd;
 }
 
 static void name_of(int fd, char name[32]) {

@@ -6,6 +6,8 @@
 #include "check.h"
 
 #include <elf.h>
+#include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <time.h>
 
@@ -190,4 +192,34 @@ TEST(random_changes_of_a_program_end_no_process) {
     rmdir(folder);
     CHECK(supported >= 0, "openat2 needs Linux 5.6");
     CHECK(seen[true] > 0, "the folder has no loader");
+}
+
+/* As a pod whose image's loader is a link to ../lib once was not started, because another pod's files were moved. */
+TEST(a_path_is_found_while_files_are_renamed) {
+    char folder[] = "/tmp/aliquot-hook-XXXXXX", names[4][64];
+    CHECK(mkdtemp(folder) != NULL, "%s", folder);
+    static const char *const below[] = {"/lib", "/lib/link", "/file", "/renamed"};
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(names[i], sizeof names[i], "%s%s", folder, below[i]);
+    }
+    CHECK(mkdir(names[0], 0755) == 0 && symlink("../lib", names[1]) == 0, "%s", folder);
+    close(open(names[2], O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    pid_t child = fork();
+    while (child == 0) {
+        (void)!(rename(names[2], names[3]) + rename(names[3], names[2]));
+    }
+    int root = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC), failed = 0;
+    for (double end = seconds() + 0.5; failed == 0 && seconds() < end;) {
+        int found = root_open(root, "/lib/link", O_PATH);
+        failed = found < 0 ? errno : 0;
+        close(found);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    unlink(names[2]);
+    unlink(names[3]);
+    unlink(names[1]);
+    rmdir(names[0]);
+    rmdir(folder);
+    CHECK(failed == 0 || failed == ENOSYS, "%s", strerror(failed));
 }
