@@ -4,7 +4,7 @@
 # The parts of the long tier: lines of NAME and what it runs, for the help. On 2 cores 'lab' takes 16 minutes and 'faults'
 # 30; beside other work 'java' took 8, 'native' 16 and 'jdk21' 7. The pairs of 'placement' need 46 minutes of CPU time.
 # 'vm' takes 19 minutes with its start, without KVM.
-# 'upgrade' takes 14 minutes, and each version of Kubernetes 9, after its programs are built. 'conformance' took 51 beside other
+# 'upgrade' takes 16 minutes, and each version of Kubernetes 9, after its programs are built. 'conformance' took 51 beside other
 # builds.
 long_parts() {
     cat <<-'END'
