@@ -53,8 +53,12 @@ TABLE = re.compile(
 
 
 def reason_of(skipped_test):
+    """Surefire writes that of an assumption as the first line of the stack trace."""
     element = skipped_test.find("skipped")
-    return (element.get("message") or "no reason") if element is not None else "no reason"
+    if element is None:
+        return "no reason"
+    text = element.get("message") or (element.text or "").strip().split("\n")[0]
+    return text.rpartition("Assumption failed: ")[2] or "no reason"
 
 
 def write_row(document, version, cells):
