@@ -55,7 +55,7 @@ class ReleaseIT {
             lab.awaitSchedulers();
             lab.awaitAgents();
 
-            assertThat(images(lab)).hasSize(5).allMatch(image -> image.startsWith(registry.address()));
+            assertThat(images(lab)).hasSize(4).allMatch(image -> image.startsWith(registry.address()));
             namespace.run(Pods.withGpuMemory(lab, "share", 3000));
             assertThat(namespace.exec("share", "vgpu-sample", "info").expectSuccess())
                     .contains("3000 MiB");
