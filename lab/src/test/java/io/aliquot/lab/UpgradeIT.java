@@ -26,8 +26,8 @@ import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.parallel.Isolated;
 
 /**
- * An upgrade from an earlier commit to this one, of the node agents first, and back, while programs use their GPUs and others start. {@code ./aliquot
- * test --long upgrade} loads that commit's images into the nodes, with the tag {@value #TAG}.
+ * An upgrade from an earlier commit to this one, of the node agents first, and back, while programs use their GPUs and others
+ * start. {@code ./aliquot test --long upgrade} loads that commit's images into the nodes, with the tag {@value #TAG}.
  */
 @ExtendWith(LabExtension.class)
 @Isolated
